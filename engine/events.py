@@ -1,0 +1,113 @@
+"""The engine's event stream: the envelope, the kinds, and what each kind carries.
+
+Stored first, announced after. ``offset`` counts every event of one engine's journal from 1 and is the reader's cursor; ``seq`` counts one
+job's events from 1 without gap (0 for events that belong to no job). Readers keep kinds they do not know; changes only add.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+SCHEMA = 1
+
+# kind → what `data` holds. Seconds are monotonic durations; only `at` (and the spans' stamps) cross processes.
+KINDS = {
+    "accepted": "the whole Submission as JSON; kv_bytes",
+    "waiting": "reason (human text), code (kv | slots | tenant_cap | admission | paused), position (1 = next)",
+    "admitted": "the job holds a place: slots_used, kv_reserved_bytes",
+    "rollout_started": "version, attempt",
+    "rollout_ready": "version, attempt, summary (see RolloutSummary)",
+    "rollout_lost": "version, attempt, reason, attribution: it will be redone under the next attempt",
+    "train_started": "version, attempt",
+    "train_lost": "version, attempt, reason, attribution: it will be redone from the same batch",
+    "step": "StepData",
+    "eval": "EvalData",
+    "pause_requested": "{}",
+    "paused": "version",
+    "resumed": "version",
+    "stop_requested": "outcome, reason, attribution",
+    "priority": "priority",
+    "warning": "code, message, advice",
+    "ended": "state (succeeded | failed | cancelled), reason, attribution, version, ttfs_seconds, tpts_seconds, completion_seconds",
+}
+
+
+class _Data(BaseModel):
+    # Readers must survive a newer engine: unknown fields are kept, not refused.
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Event(_Data):
+    schema_version: int = SCHEMA
+    engine: str
+    epoch: int
+    offset: int
+    job: str
+    seq: int
+    kind: str
+    at: AwareDatetime
+    data: dict[str, Any]
+
+
+class Span(_Data):
+    """One phase of a step in UTC epoch seconds, derived from one process's monotonic clock."""
+
+    phase: Literal["wait_rollout", "rollout", "wait_train", "train", "commit"]
+    start: float
+    end: float
+
+
+class RolloutSummary(_Data):
+    completions: int
+    reward_mean: float
+    reward_std: float
+    reward_min: float
+    reward_max: float
+    invalid: int
+    truncated: int
+    groups: int
+    groups_all_right: int
+    groups_all_wrong: int
+    length_mean: float
+    length_max: int
+    prompt_tokens: int
+    sampled_tokens: int
+    cached_tokens: int
+    rollout_seconds: float
+    env_seconds: float
+    reward_seconds: float
+
+
+class StepData(_Data):
+    """One committed training step. ``version`` is the version that this step committed (1-based: the first step commits 1)."""
+
+    step: int
+    version: int
+    trained_from: int
+    attempt: int
+    rollout: RolloutSummary
+    certificate: dict[str, Any]  # completions, on_policy, version, load_id, mismatch_kl, max_ratio
+    loss: float
+    grad_norm: float
+    entropy: float
+    clip_share: float
+    mismatch_kl: float
+    learning_rate: float
+    skipped: str | None  # None, "no_signal" or "nonfinite": committed without an update
+    tokens: dict[str, int]  # prefill, sampled, trained
+    attribution: Literal["user", "reward", "platform"]
+    seconds: dict[str, float]  # wait_rollout, rollout, env, reward, wait_train, train, commit
+    spans: list[Span]
+    adapter_sha256: str
+
+
+class EvalData(_Data):
+    version: int
+    rows: int
+    reward_mean: float
+    invalid: int
+    temperature: float
+    sampled_tokens: int
+    seconds: float

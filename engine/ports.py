@@ -1,0 +1,123 @@
+"""What the manager asks of the world. Real implementations live in ``runtime``; the fakes of unit tests in ``sim.fakes``.
+
+Every method may raise ``PortError``; its ``attribution`` says who pays. Any other exception counts as the platform's fault.
+All payloads are bytes or frozen structs, so a port can stand in another process or on another node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.spec import JobSpec
+
+# File name → content. `adapter_model.safetensors` and `adapter_config.json` are PEFT's; `optimizer.safetensors` and
+# `trainer.json` (RNG, optimizer step, counters) are ours.
+Snapshot = dict[str, bytes]
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
+
+
+class PortError(Exception):
+    def __init__(self, reason: str, *, attribution: str = "platform"):
+        super().__init__(reason)
+        self.reason = reason
+        self.attribution = attribution
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One dataset row as the sampler needs it. ``messages``: chat turns; ``item``: every column, for the grader."""
+
+    row: int
+    messages: list[dict[str, str]]
+    item: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdapterRef:
+    """Names one committed snapshot on the sampler. ``load_id`` is fresh per load and never reused within one sampler's life."""
+
+    tenant: str
+    job: str
+    version: int
+    load_id: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.job}@{self.version}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutRequest:
+    adapter: AdapterRef
+    attempt: int
+    spec: JobSpec
+    rows: list[Row]
+    seed: int  # completion k of row r samples with a seed derived from (seed, version, r, k)
+    adapter_files: Snapshot = field(repr=False)
+    deadline_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutResult:
+    batch: bytes = field(repr=False)  # an encoded RolloutBatch
+    summary: dict[str, Any]  # RolloutSummary as a dict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvalRequest:
+    adapter: AdapterRef
+    spec: JobSpec
+    rows: list[Row]
+    adapter_files: Snapshot = field(repr=False)
+    deadline_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainRequest:
+    job: str
+    version: int
+    attempt: int
+    spec: JobSpec
+    snapshot: Snapshot = field(repr=False)
+    batch: bytes = field(repr=False)
+    deadline_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainResult:
+    """``snapshot`` is version + 1 in full. ``metrics``: the trainer's part of ``StepData``; ``failure`` ends the job (poison, NaN in a row)."""
+
+    snapshot: Snapshot = field(repr=False)
+    metrics: dict[str, Any]
+    seconds: float
+
+
+class RolloutPort(Protocol):
+    async def rollout(self, request: RolloutRequest) -> RolloutResult:
+        """Load the adapter if it is not there, verify it, sample and grade every completion, return the whole batch."""
+        ...
+
+    async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
+        """``EvalData`` as a dict, without training on anything. Runs at lower priority than rollouts."""
+        ...
+
+    async def abort(self, job: str) -> None: ...
+
+    async def unload(self, job: str, *, keep_version: int | None = None) -> None:
+        """Drop every adapter of ``job`` but ``keep_version``. Unknown jobs are no error."""
+        ...
+
+    async def stats(self) -> dict[str, Any]:
+        """The sampler's counters: decode_steps, decode_steps_with_2_adapters, kv_used, waiting, preempted, tokens …"""
+        ...
+
+
+class TrainPort(Protocol):
+    async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
+        """Version 0: a new adapter (B = 0), an empty optimizer, the RNG seeded from ``spec.seed``."""
+        ...
+
+    async def step(self, request: TrainRequest) -> TrainResult:
+        """A pure function of its request: the same bytes in, the same bytes out, whoever trained before."""
+        ...

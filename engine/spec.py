@@ -1,0 +1,225 @@
+"""JobSpec: the one schema of a job. The portal's form, its REST serializer and the engine all read this.
+
+Needs pydantic only: the portal imports it without torch, vllm or ray. ``parse_job`` turns bad input into ``SpecError``, which names
+each field by its path. What depends on the engine (rank, context, known models) is checked by ``check_against`` with a ``ModelInfo``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class SpecError(ValueError):
+    """A refused specification. ``problems`` holds (dotted field path, what is wrong and how to mend it)."""
+
+    def __init__(self, problems: list[tuple[str, str]]):
+        self.problems = problems
+        super().__init__("; ".join(f"{field}: {message}" for field, message in problems))
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class BlobRef(_Strict):
+    """An immutable file in the blob store, named by its content."""
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0)]
+
+
+class DatasetRef(_Strict):
+    """One immutable dataset version as canonical JSONL (see ``engine.data``)."""
+
+    version: Annotated[str, Field(min_length=1, max_length=64)]
+    train: BlobRef
+    train_rows: Annotated[int, Field(ge=1)]
+    eval: BlobRef | None = None
+    eval_rows: Annotated[int, Field(ge=0)] = 0
+
+
+Template = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class StringCheckGrader(_Strict):
+    """1 when ``input`` and ``reference`` compare as ``operation`` says, else 0."""
+
+    type: Literal["string_check"]
+    name: str = "string_check"
+    input: Template = "{{sample.output_text}}"
+    reference: Template = "{{item.answer}}"
+    operation: Literal["eq", "ne", "like", "ilike"] = "eq"
+    strip: bool = True
+
+
+class NumericGrader(_Strict):
+    """1 when the last number in ``input`` is within ``tolerance`` (absolute or relative, whichever is wider) of ``reference``."""
+
+    type: Literal["numeric"]
+    name: str = "numeric"
+    input: Template = "{{sample.output_text}}"
+    reference: Template = "{{item.answer}}"
+    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    relative_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class MathGrader(_Strict):
+    """1 when ``input`` is mathematically equal to ``reference`` (LaTeX, fractions, numbers; math-verify)."""
+
+    type: Literal["math"]
+    name: str = "math"
+    input: Template = "{{sample.output_text}}"
+    reference: Template = "{{item.answer}}"
+
+
+Grader = Annotated[Union[StringCheckGrader, NumericGrader, MathGrader], Field(discriminator="type")]
+
+
+class RolloutSpec(_Strict):
+    prompts_per_step: Annotated[int, Field(ge=1, le=4096, description="Different prompts in each training step (the batch).")] = 16
+    group_size: Annotated[int, Field(ge=2, le=256, description="Completions sampled per prompt; a group is compared with itself.")] = 8
+    max_prompt_tokens: Annotated[int, Field(ge=1, le=1_000_000, description="Longer prompts are refused before the job starts.")] = 64
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000, description="A completion is cut here and counted as truncated.")] = 32
+    temperature: Annotated[float, Field(gt=0, le=2, description="Sampling temperature; 1 is the model's own distribution.")] = 1.0
+
+    @property
+    def context_tokens(self) -> int:
+        return self.max_prompt_tokens + self.max_new_tokens
+
+    @property
+    def completions_per_step(self) -> int:
+        return self.prompts_per_step * self.group_size
+
+
+class LoraSpec(_Strict):
+    rank: Annotated[int, Field(ge=1, le=512, description="Width of the adapter. More learns more and costs more memory.")] = 16
+    alpha: Annotated[int, Field(ge=1, le=1024, description="Adapter scale; the update is multiplied by alpha / rank.")] = 32
+    target_modules: Annotated[tuple[str, ...], Field(min_length=1, description="Layers that get an adapter.")] = LORA_TARGETS
+
+    @field_validator("target_modules")
+    @classmethod
+    def _known_targets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = sorted(set(value) - set(LORA_TARGETS))
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)} cannot carry an adapter; choose among {', '.join(LORA_TARGETS)}")
+        if len(set(value)) != len(value):
+            raise ValueError("names a layer twice")
+        return tuple(name for name in LORA_TARGETS if name in value)
+
+
+class TrainSpec(_Strict):
+    steps: Annotated[int, Field(ge=1, le=100_000, description="Training steps: policy versions the job will commit.")] = 30
+    learning_rate: Annotated[float, Field(ge=0, le=1, description="AdamW step size. 0 trains nothing: a control run.")] = 1e-3
+    loss: Literal["grpo"] = "grpo"
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: Annotated[float, Field(gt=0, le=10)] = 0.2
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    max_grad_norm: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    importance_cap: Annotated[float, Field(ge=1, le=100, description="Truncates the sampler-to-trainer importance weight per token.")] = 2.0
+    micro_batch_tokens: Annotated[int, Field(ge=64, le=10_000_000, description="Tokens per forward pass; larger is faster and needs more memory.")] = 16_384
+    max_nonfinite_steps: Annotated[int, Field(ge=1, le=100, description="Non-finite gradients in a row before the job fails.")] = 3
+
+
+class EvalSpec(_Strict):
+    """Held-out evaluation; runs only where the dataset has an eval split."""
+
+    every: Annotated[int, Field(ge=0, le=100_000, description="Evaluate each n-th version; 0 evaluates only the first and the last.")] = 0
+    max_rows: Annotated[int, Field(ge=1, le=100_000)] = 256
+    temperature: Annotated[float, Field(ge=0, le=2, description="0 is greedy.")] = 0.0
+
+
+class JobSpec(_Strict):
+    """A whole job. Frozen: what was accepted is what runs."""
+
+    base_model: Annotated[str, Field(min_length=1, max_length=200)]
+    dataset: DatasetRef
+    grader: Grader
+    rollout: RolloutSpec = RolloutSpec()
+    lora: LoraSpec = LoraSpec()
+    train: TrainSpec = TrainSpec()
+    eval: EvalSpec = EvalSpec()
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    @model_validator(mode="after")
+    def _enough_rows(self) -> "JobSpec":
+        if self.dataset.train_rows < self.rollout.prompts_per_step:
+            raise ValueError(
+                f"rollout.prompts_per_step is {self.rollout.prompts_per_step}, but the dataset has only "
+                f"{self.dataset.train_rows} training rows; lower it or add rows"
+            )
+        return self
+
+
+class Submission(_Strict):
+    """What the portal sends with ``PUT /jobs/{id}``. ``tenant`` is opaque to the engine."""
+
+    tenant: Annotated[str, Field(min_length=1, max_length=64)]
+    submitted_at: AwareDatetime
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    running_cap: Annotated[int | None, Field(ge=1)] = None
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    spec: JobSpec
+
+
+class ModelInfo(_Strict):
+    """What an engine can do for one base model; the answer of ``GET /models``. Sizes in bytes and tokens."""
+
+    name: str
+    max_context_tokens: int
+    max_rank: int
+    target_modules: tuple[str, ...]
+    kv_bytes_per_token: int
+    kv_budget_bytes: int
+    job_slots: int
+    weights_sha256: str = ""
+    description: str = ""
+
+
+def parse_job(raw: Any) -> JobSpec:
+    """``raw`` (JSON-like) as a ``JobSpec``; raises ``SpecError`` naming every bad field."""
+    return _parse(JobSpec, raw)
+
+
+def parse_submission(raw: Any) -> Submission:
+    return _parse(Submission, raw)
+
+
+def _parse(model: type[BaseModel], raw: Any) -> Any:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise SpecError([(_path(e["loc"]), e["msg"].removeprefix("Value error, ")) for e in error.errors()]) from None
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location) or "spec"
+
+
+def kv_bytes(spec: JobSpec, kv_bytes_per_token: int) -> int:
+    """Estimated KV-cache footprint of one step: every completion of the batch at full context."""
+    return kv_bytes_per_token * spec.rollout.context_tokens * spec.rollout.completions_per_step
+
+
+def check_against(spec: JobSpec, model: ModelInfo) -> None:
+    """Raise ``SpecError`` when ``model`` cannot run ``spec``: no accepted job may fail later for its configuration."""
+    problems: list[tuple[str, str]] = []
+    if spec.base_model != model.name:
+        problems.append(("base_model", f"this engine serves {model.name}, not {spec.base_model}"))
+    if spec.lora.rank > model.max_rank:
+        problems.append(("lora.rank", f"at most {model.max_rank} on {model.name}, got {spec.lora.rank}"))
+    if extra := sorted(set(spec.lora.target_modules) - set(model.target_modules)):
+        problems.append(("lora.target_modules", f"{model.name} has no adapter on {', '.join(extra)}; it offers {', '.join(model.target_modules)}"))
+    if spec.rollout.context_tokens > model.max_context_tokens:
+        problems.append(
+            (
+                "rollout.max_new_tokens",
+                f"prompt and completion together may take {model.max_context_tokens} tokens on {model.name}, got "
+                f"{spec.rollout.max_prompt_tokens} + {spec.rollout.max_new_tokens} = {spec.rollout.context_tokens}",
+            )
+        )
+    if problems:
+        raise SpecError(problems)

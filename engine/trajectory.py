@@ -1,0 +1,68 @@
+"""One sampled completion with everything that training needs, and the batch file that holds a step's worth of them.
+
+The encoding is msgpack through msgspec: typed, no code on load, token ids byte for byte as sampled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
+    """``prompt_ids`` and ``completion_ids`` are the sampler's own ids, never re-tokenised.
+
+    ``logprobs``: one natural-log probability per completion token, of the distribution it was sampled from (temperature applied).
+    ``reward`` is None when grading failed (``invalid`` says why) — never 0 for "could not grade".
+    """
+
+    job: str
+    policy_version: int
+    attempt: int
+    load_id: int
+    row: int
+    sample: int
+    seed: int
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logprobs: list[float]
+    text: str
+    finish_reason: str  # "stop" | "length"
+    reward: float | None
+    components: dict[str, float | None] = {}
+    invalid: str | None = None
+
+
+class RolloutBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """All trajectories of (job, policy_version, attempt), ordered by (row position, sample)."""
+
+    job: str
+    policy_version: int
+    attempt: int
+    group_size: int
+    trajectories: list[Trajectory]
+    summary: dict[str, Any] = {}
+
+
+class StaleBatch(ValueError):
+    """A batch, or a trajectory inside it, that does not belong to (job, HEAD, attempt)."""
+
+
+def encode(batch: RolloutBatch) -> bytes:
+    return msgspec.msgpack.encode(batch)
+
+
+def decode(data: bytes) -> RolloutBatch:
+    """Raises ``msgspec.ValidationError`` on anything but an encoded ``RolloutBatch``."""
+    return msgspec.msgpack.decode(data, type=RolloutBatch)
+
+
+def check_on_policy(batch: RolloutBatch, *, job: str, version: int, attempt: int) -> None:
+    """Raise ``StaleBatch`` unless the batch and every trajectory in it was sampled for exactly this step (invariant I2)."""
+    wanted = (job, version, attempt)
+    if (found := (batch.job, batch.policy_version, batch.attempt)) != wanted:
+        raise StaleBatch(f"batch of {found}, wanted {wanted}")
+    for t in batch.trajectories:
+        if (found := (t.job, t.policy_version, t.attempt)) != wanted:
+            raise StaleBatch(f"trajectory (row {t.row}, sample {t.sample}) of {found}, wanted {wanted}")
