@@ -30,7 +30,10 @@ class Submitted(Fact):
     ``ready_attempt``: the attempt whose finished batch for ``version`` is already in the store, if any.
     ``kv_bytes``: the estimated KV-cache footprint of one whole step (DESIGN: 2 · layers · kv_heads · head_dim · dtype · context · prompts · group).
     ``eval_every``: evaluate each n-th committed version (0: never); ``eval_ends``: evaluate v0 and the last version.
-    ``admitted``: it already held a place when the last manager stopped, so it takes one back before anything new is admitted.
+    ``admitted``: it already held a place when the last manager stopped, so it takes one back, also while admission is paused. Send
+    restored jobs either with the admitted ones first, or all in order while admission is ``paused``, then open it.
+    ``paused`` with ``admitted`` and ``ready_attempt``: the pause came in mid-step, so that step commits before the job holds.
+    ``last_evaluated``: the newest version whose evaluation is journaled (-1: none), so that a lost evaluation is run again.
     """
 
     job: str
@@ -45,6 +48,7 @@ class Submitted(Fact):
     ready_attempt: int | None = None
     eval_every: int = 0
     eval_ends: bool = False
+    last_evaluated: int = -1
     admitted: bool = False
     paused: bool = False
 
@@ -163,6 +167,11 @@ class Command:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Admit(Command):
+    """The job now holds a place (slot and KV). Journal it: a restart gives the place back. Not said of a restored job that kept its place."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StartRollout(Command):
     version: int
     attempt: int
@@ -186,7 +195,7 @@ class Abort(Command):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hold(Command):
-    """The job has become quiet and is now paused."""
+    """The job has become quiet and is now paused. Its place is free for others; after ``Resumed`` it queues again in its old order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

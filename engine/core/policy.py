@@ -11,11 +11,14 @@ class Policy:
     """How jobs share the rollout engine and the trainer.
 
     ``max_active``: jobs admitted at once; also the adapter slots that admission may use.
-    ``barrier``: no admitted job starts its next rollout before every admitted job has finished its training of this round.
+    ``barrier``: no training of a round starts before every rollout of the round is ready, and no admitted job starts its next rollout
+    before every job of the round has committed. A job admitted in mid-round joins the next one.
     ``max_rollouts``: jobs in rollout at once (None: all admitted).
     ``collocated``: one device set, so rollout and training exclude each other; switching costs nothing.
     ``kv_budget_bytes``: bound on the summed footprint of admitted jobs (None: unbounded). A job above it runs alone.
     ``kv_hold``: a job holds its footprint for ``life`` (admission to end) or only while in ``rollout``.
+    ``admission_order``: ``fifo`` by submission; ``priority`` where one priority point weighs as much as ``ageing_seconds`` of waiting, so
+    nothing starves; ``fair`` by tenant, the least served per weight first (see ``core.fair``), and by priority within a tenant.
     """
 
     max_active: int
@@ -28,6 +31,7 @@ class Policy:
     admission_order: Literal["fifo", "fair", "priority"] = "fifo"
     train_order: Literal["fifo", "priority"] = "fifo"
     max_attempts: int = 3
+    ageing_seconds: float = 600.0
 
     def __post_init__(self) -> None:
         for name in ("max_active", "train_slots", "max_attempts"):
@@ -37,6 +41,8 @@ class Policy:
             raise ValueError(f"policy.max_rollouts must be at least 1 or absent, got {self.max_rollouts}")
         if self.kv_budget_bytes is not None and self.kv_budget_bytes < 1:
             raise ValueError(f"policy.kv_budget_bytes must be positive or absent, got {self.kv_budget_bytes}")
+        if self.ageing_seconds <= 0:
+            raise ValueError(f"policy.ageing_seconds must be positive, got {self.ageing_seconds}")
 
 
 def regime(name: str, *, slots: int, kv_budget_bytes: int | None = None, **changes: Any) -> Policy:
