@@ -1,0 +1,1 @@
+"""Graders: how a completion becomes a reward."""

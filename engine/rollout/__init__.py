@@ -1,0 +1,1 @@
+"""Sampling: episodes, and the multi-LoRA engine below them."""

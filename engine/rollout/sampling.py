@@ -1,0 +1,62 @@
+"""What an episode asks of a sampler, of a tokenizer and of a grader: three small protocols, so that episodes run without vLLM."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.ports import AdapterRef
+from engine.rewards.graders import GradeResult
+from engine.spec import Grader
+
+# vLLM's scheduler takes the lower number first.
+ROLLOUT_PRIORITY = 0
+EVALUATION_PRIORITY = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampleParams:
+    """``temperature`` 0 is greedy. The same seed, prompt and adapter give the same tokens."""
+
+    max_new_tokens: int
+    temperature: float
+    seed: int
+    priority: int = ROLLOUT_PRIORITY
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampled:
+    """``logprobs``: natural, one per completion token, of the distribution it was drawn from. ``finish_reason``: "stop" or "length"."""
+
+    completion_ids: list[int] = field(repr=False)
+    logprobs: list[float] = field(repr=False)
+    finish_reason: str
+    cached_tokens: int
+
+
+class Sampler(Protocol):
+    async def sample(self, adapter: AdapterRef, prompt_ids: list[int], params: SampleParams) -> Sampled:
+        """One completion under a loaded adapter. Cancelling the call aborts the request. Raises ``PortError``."""
+        ...
+
+
+class Tokens(Protocol):
+    def render(self, messages: list[dict[str, str]]) -> list[int]:
+        """Token ids of the chat so far, with the model's prompt for an answer."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of sampled ids, without special tokens."""
+        ...
+
+
+class Grading(Protocol):
+    async def grade(self, grader: Grader, text: str, item: Mapping[str, Any]) -> GradeResult: ...
+
+
+def completion_seed(seed: int, version: int, row: int, sample: int) -> int:
+    """The sampling seed of one completion: a fixed hash, so that a redone attempt samples the same tokens. In 0..2**62."""
+    digest = hashlib.blake2b(f"{seed}/{version}/{row}/{sample}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 2
