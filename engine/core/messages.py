@@ -28,7 +28,7 @@ class Submitted(Fact):
     """A job entered the queue: new (``version`` 0), or restored after a restart with its HEAD and last attempt.
 
     ``ready_attempt``: the attempt whose finished batch for ``version`` is already in the store, if any.
-    ``kv_bytes``: the estimated KV-cache footprint of one whole step (DESIGN: 2 · layers · kv_heads · head_dim · dtype · context · prompts · group).
+    ``kv_bytes``: the estimated KV-cache footprint of one whole step (2 · layers · kv_heads · head_dim · dtype · context · prompts · group).
     ``eval_every``: evaluate each n-th committed version (0: never); ``eval_ends``: evaluate v0 and the last version.
     ``admitted``: it already held a place when the last manager stopped, so it takes one back, also while admission is paused. Send
     restored jobs either with the admitted ones first, or all in order while admission is ``paused``, then open it.
@@ -168,7 +168,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Admit(Command):
-    """The job now holds a place (slot and KV). Journal it: a restart gives the place back. Not said of a restored job that kept its place."""
+    """The job now holds a place (slot and KV). Journal it: a restart gives the place back. Not said of a restored job that kept it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ class Policy:
 
     ``max_active``: jobs admitted at once; also the adapter slots that admission may use.
     ``barrier``: no training of a round starts before every rollout of the round is ready, and no admitted job starts its next rollout
-    before every job of the round has committed. A job admitted in mid-round joins the next one.
+    before every job of the round has committed. A job admitted once the round's training has begun joins the next round.
     ``max_rollouts``: jobs in rollout at once (None: all admitted).
     ``collocated``: one device set, so rollout and training exclude each other; switching costs nothing.
     ``kv_budget_bytes``: bound on the summed footprint of admitted jobs (None: unbounded). A job above it runs alone.

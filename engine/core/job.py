@@ -1,0 +1,68 @@
+"""What the scheduler remembers of one open job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.core.evals import EvalPlan
+from engine.core.messages import Stopped, Submitted
+
+# queued: no place yet · idle: has a place, wants to roll out · evaluating: every version is committed, evaluations are still due
+Phase = Literal["queued", "idle", "rollout", "ready", "training", "evaluating", "held"]
+
+
+@dataclass(kw_only=True, slots=True)
+class JobRecord:
+    """``order`` is the job's number in the order of submission, ``turn`` its number in the line that it stands in now.
+
+    ``failures`` counts the platform's failures on this version; it starts again with each commit.
+    """
+
+    job: str
+    tenant: str
+    steps: int
+    kv_bytes: int
+    weight: float
+    running_cap: int | None
+    priority: int
+    order: int
+    submitted_at: float
+    evals: EvalPlan
+    version: int = 0
+    attempt: int = 0
+    phase: Phase = "queued"
+    turn: int = 0
+    failures: int = 0
+    batch_ready: bool = False
+    pausing: bool = False
+    stopping: Stopped | None = None
+
+    @classmethod
+    def of(cls, fact: Submitted, order: int) -> JobRecord:
+        plan = EvalPlan(
+            steps=fact.steps, every=fact.eval_every, ends=fact.eval_ends, version=fact.version, last_evaluated=fact.last_evaluated
+        )
+        return cls(
+            job=fact.job,
+            tenant=fact.tenant,
+            steps=fact.steps,
+            kv_bytes=fact.kv_bytes,
+            weight=fact.weight,
+            running_cap=fact.running_cap,
+            priority=fact.priority,
+            order=order,
+            submitted_at=fact.at,
+            evals=plan,
+            version=fact.version,
+            attempt=max(fact.attempt, fact.ready_attempt or 0),
+            batch_ready=(fact.ready_attempt or 0) > 0 and fact.ready_attempt >= fact.attempt,
+        )
+
+    def is_at(self, phase: Phase, version: int, attempt: int) -> bool:
+        """Whether an answer about (version, attempt) is the one that this job is waiting for in ``phase``."""
+        return self.phase == phase and self.version == version and self.attempt == attempt
+
+    @property
+    def finished(self) -> bool:
+        return self.version >= self.steps

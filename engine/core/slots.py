@@ -1,0 +1,36 @@
+"""The sampler's adapter slots that jobs may use."""
+
+from __future__ import annotations
+
+
+class AdapterSlots:
+    """``total`` slots, one per admitted job. What ``reserve`` takes, ``release`` gives back.
+
+    Lowering ``total`` evicts nobody; it keeps newcomers out until enough slots are free.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._held: set[str] = set()
+
+    def free(self) -> bool:
+        return len(self._held) < self.total
+
+    def reserve(self, job: str) -> bool:
+        """Take a slot if one is free. Raises ``ValueError`` when the job already has one."""
+        if job in self._held:
+            raise ValueError(f"{job} already holds a slot")
+        if not self.free():
+            return False
+        self._held.add(job)
+        return True
+
+    def release(self, job: str) -> None:
+        """Give the slot back. Raises ``KeyError`` when the job has none."""
+        self._held.remove(job)
+
+    def holds(self, job: str) -> bool:
+        return job in self._held
+
+    def __len__(self) -> int:
+        return len(self._held)

@@ -1,0 +1,101 @@
+"""Where a job stands, in words: phase, place in its line, what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from engine.core.job import JobRecord
+    from engine.core.scheduler import Scheduler
+
+ViewPhase = Literal["waiting", "rollout", "ready", "training", "evaluating", "held"]
+Code = Literal["", "kv", "slots", "tenant_cap", "admission", "paused", "barrier", "rollouts", "trainer", "stopping"]
+
+TEXTS: dict[str, str] = {
+    "": "running",
+    "kv": "waits until enough KV-cache memory is free",
+    "slots": "waits for a free adapter slot",
+    "tenant_cap": "waits for another job of its organisation to end: the plan's number of running jobs is reached",
+    "admission": "waits because the operator has paused the start of new work",
+    "paused": "paused; it keeps its progress and goes on when it is resumed",
+    "pausing": "will pause when the running step is committed",
+    "barrier": "waits for the other jobs of this round: the engine runs in a synchronous regime",
+    "rollouts": "waits for another job's rollout to end",
+    "trainer": "its batch is ready and waits for the trainer",
+    "trainer_first": "waits for the trainer, which shares the devices with the rollouts",
+    "stopping": "will stop when the running training step is committed",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobView:
+    """``position``: 1 is next in the line that the job stands in, None where there is none. ``code``: empty when nothing holds it up."""
+
+    job: str
+    tenant: str
+    phase: ViewPhase
+    admitted: bool
+    version: int
+    steps: int
+    attempt: int
+    position: int | None
+    code: Code
+    reason: str
+
+
+def explain_all(scheduler: Scheduler) -> dict[str, JobView]:
+    positions = _positions(scheduler)
+    name = scheduler.admission.waiting().first()
+    head = None if name is None else scheduler.jobs[name]
+    return {job.job: _explain(scheduler, job, positions.get(job.job), head) for job in scheduler.jobs.values()}
+
+
+def _positions(scheduler: Scheduler) -> dict[str, int]:
+    lines = (scheduler.admission.waiting(), [*scheduler.rollouts, *scheduler.rounds.waiting()], scheduler.ready)
+    return {job: place for line in lines for place, job in enumerate(line, start=1)}
+
+
+def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: JobRecord | None) -> JobView:
+    code, reason = _why(scheduler, job, head)
+    return JobView(
+        job=job.job,
+        tenant=job.tenant,
+        phase="waiting" if job.phase in ("queued", "idle") else job.phase,
+        admitted=scheduler.admission.slots.holds(job.job),
+        version=job.version,
+        steps=job.steps,
+        attempt=job.attempt,
+        position=position,
+        code=code,
+        reason=reason if position is None or position == 1 or code == "tenant_cap" else f"{reason}; {position - 1} before it",
+    )
+
+
+def _why(scheduler: Scheduler, job: JobRecord, head: JobRecord | None) -> tuple[Code, str]:
+    if job.stopping:
+        return "stopping", TEXTS["stopping"]
+    if job.phase == "held":
+        return "paused", TEXTS["paused"]
+    if job.phase == "queued":
+        code = scheduler.admission.blocker(job, head)
+        return code, TEXTS[code]
+    if job.phase == "idle":
+        return _why_idle(scheduler, job)
+    if job.phase == "ready":
+        code = "trainer" if scheduler.may_train() else "barrier" if scheduler.policy.barrier else "rollouts"
+        return code, TEXTS[code]
+    return ("paused", TEXTS["pausing"]) if job.pausing else ("", TEXTS[""])
+
+
+def _why_idle(scheduler: Scheduler, job: JobRecord) -> tuple[Code, str]:
+    policy = scheduler.policy
+    if scheduler.admission.mode == "drain":
+        return "admission", TEXTS["admission"]
+    if job.job not in scheduler.rollouts:
+        return "barrier", TEXTS["barrier"]
+    if policy.collocated and not scheduler.may_roll_out():
+        return "trainer", TEXTS["trainer_first"]
+    if policy.max_rollouts is not None and scheduler.rolling >= policy.max_rollouts:
+        return "rollouts", TEXTS["rollouts"]
+    return "kv", TEXTS["kv"]
