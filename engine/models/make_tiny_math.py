@@ -27,6 +27,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from engine.models.smollm2 import make_tokenizer_portable
 from engine.models.tasks import TASKS, TINY_TASKS
 
 log = logging.getLogger(__name__)
@@ -165,15 +166,15 @@ def train(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: R
 def accuracy(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, task: str, *, sampled: bool, seed: int, count: int = 200
 ) -> float:
-    """Share of right answers on ``count`` prompts of ``task``; ``sampled`` draws at temperature 1, otherwise greedy."""
+    """Share of right answers on 200 prompts of ``task``; ``sampled`` draws at temperature 1, otherwise greedy."""
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    pairs = [TASKS[task](rng) for _ in range(count)]
+    pairs = [TASKS[task](rng) for _ in range(200)]
     batch = tokenizer([p for p, _ in pairs], return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False)
     chosen = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0} if sampled else {"do_sample": False}
     out_BT = model.generate(**batch, max_new_tokens=8, **chosen)
     texts = tokenizer.batch_decode(out_BT[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
-    return sum(text == answer for text, (_, answer) in zip(texts, pairs, strict=True)) / count
+    return sum(text == answer for text, (_, answer) in zip(texts, pairs, strict=True)) / len(pairs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -192,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     train(model, tokenizer, recipe)
     model.save_pretrained(options.out)
     tokenizer.save_pretrained(options.out)
+    make_tokenizer_portable(options.out)
     for task in TINY_TASKS:
         greedy, sampled = (accuracy(model, tokenizer, task, sampled=s, seed=recipe.seed) for s in (False, True))
         log.info("%-9s right: greedy %.2f, sampled %.2f", task, greedy, sampled)
