@@ -40,6 +40,7 @@ class JobRecord:
 
     @classmethod
     def of(cls, fact: Submitted, order: int) -> JobRecord:
+        ready = fact.ready_attempt or 0  # an older attempt's batch is void: a newer one was dispatched after it
         plan = EvalPlan(
             steps=fact.steps, every=fact.eval_every, ends=fact.eval_ends, version=fact.version, last_evaluated=fact.last_evaluated
         )
@@ -55,8 +56,8 @@ class JobRecord:
             submitted_at=fact.at,
             evals=plan,
             version=fact.version,
-            attempt=max(fact.attempt, fact.ready_attempt or 0),
-            batch_ready=(fact.ready_attempt or 0) > 0 and fact.ready_attempt >= fact.attempt,
+            attempt=max(fact.attempt, ready),
+            batch_ready=ready > 0 and ready >= fact.attempt,
         )
 
     def is_at(self, phase: Phase, version: int, attempt: int) -> bool:

@@ -38,6 +38,11 @@ class Line:
             heapq.heappop(heap)
         return None
 
+    def first_key(self) -> Key:
+        """The key of the first; raises ``IndexError`` when the line is empty."""
+        self.first()
+        return self._heap[0][0]
+
     def key(self, job: str) -> Key:
         return self._keys[job]
 
@@ -106,8 +111,7 @@ class TenantLines:
             return
         self._stamp += 1
         self._stamps[tenant] = self._stamp
-        first = line.first()
-        heapq.heappush(self._heap, (self._tenant_key(tenant), line.key(first), self._stamp, tenant))
+        heapq.heappush(self._heap, (self._tenant_key(tenant), line.first_key(), self._stamp, tenant))
         if len(self._heap) > 2 * len(self._stamps) + 64:
             self._heap = [entry for entry in self._heap if self._stamps.get(entry[3]) == entry[2]]
             heapq.heapify(self._heap)

@@ -16,37 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from engine.core import messages as m
 from engine.core.admission import Admission
 from engine.core.job import JobRecord
-from engine.core.line import Line
-from engine.core.messages import (
-    Abort,
-    AdmissionChanged,
-    Admit,
-    Command,
-    EvalDone,
-    Fact,
-    Hold,
-    KvSample,
-    LoadFailed,
-    Paused,
-    PolicyChanged,
-    Release,
-    Reprioritised,
-    Resumed,
-    RolloutDone,
-    RolloutFailed,
-    StartEval,
-    StartRollout,
-    StartTrain,
-    Stopped,
-    Submitted,
-    Tick,
-    TrainDone,
-    TrainFailed,
-)
+from engine.core.pipeline import Pipeline
 from engine.core.policy import Policy
-from engine.core.rounds import Rounds
 from engine.core.view import JobView, explain_all
 
 
@@ -57,33 +31,28 @@ class Scheduler:
         self.policy = policy
         self.jobs: dict[str, JobRecord] = {}
         self.admission = Admission(policy)
-        self.rollouts = Line()  # idle jobs that may roll out as soon as there is room
-        self.ready = Line()  # jobs whose batch waits for the trainer
-        self.rounds = Rounds()
-        self.rolling = 0
-        self.training = 0
+        self.pipeline = Pipeline(policy)
         self._orders = 0
-        self._turns = 0
-        self._out: list[Command] = []
-        self._handlers: dict[type[Fact], Callable[[Any], None]] = {
-            Submitted: self._submitted,
-            RolloutDone: self._rollout_done,
-            RolloutFailed: self._rollout_failed,
-            LoadFailed: self._load_failed,
-            TrainDone: self._train_done,
-            TrainFailed: self._train_failed,
-            EvalDone: self._eval_done,
-            Paused: self._paused,
-            Resumed: self._resumed,
-            Stopped: self._stopped,
-            Reprioritised: self._reprioritised,
-            PolicyChanged: self._policy_changed,
-            AdmissionChanged: self._admission_changed,
-            KvSample: lambda fact: None,
-            Tick: lambda fact: None,
+        self._out: list[m.Command] = []
+        self._handlers: dict[type[m.Fact], Callable[[Any], None]] = {
+            m.Submitted: self._submitted,
+            m.RolloutDone: self._rollout_done,
+            m.RolloutFailed: self._rollout_failed,
+            m.LoadFailed: self._load_failed,
+            m.TrainDone: self._train_done,
+            m.TrainFailed: self._train_failed,
+            m.EvalDone: self._eval_done,
+            m.Paused: self._paused,
+            m.Resumed: self._resumed,
+            m.Stopped: self._stopped,
+            m.Reprioritised: self._reprioritised,
+            m.PolicyChanged: self._policy_changed,
+            m.AdmissionChanged: self._admission_changed,
+            m.KvSample: lambda fact: None,
+            m.Tick: lambda fact: None,
         }
 
-    def handle(self, fact: Fact) -> list[Command]:
+    def handle(self, fact: m.Fact) -> list[m.Command]:
         """Take one fact in; return what is to be done now, in this order. Raises ``KeyError`` for a fact of an unknown type."""
         self._out = []
         self._handlers[type(fact)](fact)
@@ -96,7 +65,7 @@ class Scheduler:
 
     # Facts: the queue
 
-    def _submitted(self, fact: Submitted) -> None:
+    def _submitted(self, fact: m.Submitted) -> None:
         if fact.job in self.jobs:
             return
         job = JobRecord.of(fact, self._orders)
@@ -114,7 +83,7 @@ class Scheduler:
         else:
             self.admission.enqueue(job)
 
-    def _paused(self, fact: Paused) -> None:
+    def _paused(self, fact: m.Paused) -> None:
         job = self.jobs.get(fact.job)
         if job is None or job.stopping or job.phase in ("held", "evaluating"):
             return
@@ -124,7 +93,7 @@ class Scheduler:
         else:
             job.pausing = True
 
-    def _resumed(self, fact: Resumed) -> None:
+    def _resumed(self, fact: m.Resumed) -> None:
         job = self.jobs.get(fact.job)
         if job is None:
             return
@@ -133,7 +102,7 @@ class Scheduler:
             job.phase = "queued"
             self.admission.enqueue(job)
 
-    def _stopped(self, fact: Stopped) -> None:
+    def _stopped(self, fact: m.Stopped) -> None:
         job = self.jobs.get(fact.job)
         if job is None or job.stopping:
             return
@@ -142,7 +111,7 @@ class Scheduler:
         else:
             self._release(job, fact.outcome, fact.reason, fact.attribution)
 
-    def _reprioritised(self, fact: Reprioritised) -> None:
+    def _reprioritised(self, fact: m.Reprioritised) -> None:
         job = self.jobs.get(fact.job)
         if job is None:
             return
@@ -150,18 +119,18 @@ class Scheduler:
         if job.phase == "queued":
             self.admission.reorder(job)
         elif job.phase == "ready":
-            self.ready.add(job.job, self._train_key(job))
+            self.pipeline.reorder(job)
 
     # Facts: a step
 
-    def _rollout_done(self, fact: RolloutDone) -> None:
+    def _rollout_done(self, fact: m.RolloutDone) -> None:
         job = self.jobs.get(fact.job)
         if job is None or not job.is_at("rollout", fact.version, fact.attempt):
             return
         self._leave_rollout(job)
         self._make_ready(job)
 
-    def _rollout_failed(self, fact: RolloutFailed) -> None:
+    def _rollout_failed(self, fact: m.RolloutFailed) -> None:
         job = self.jobs.get(fact.job)
         if job is None or not job.is_at("rollout", fact.version, fact.attempt):
             return
@@ -174,20 +143,22 @@ class Scheduler:
         else:
             self._make_idle(job)
 
-    def _load_failed(self, fact: LoadFailed) -> None:
+    def _load_failed(self, fact: m.LoadFailed) -> None:
         self._rollout_failed(
-            RolloutFailed(at=fact.at, job=fact.job, version=fact.version, attempt=fact.attempt, reason=fact.reason, attribution="platform")
+            m.RolloutFailed(
+                at=fact.at, job=fact.job, version=fact.version, attempt=fact.attempt, reason=fact.reason, attribution="platform"
+            )
         )
 
-    def _train_done(self, fact: TrainDone) -> None:
+    def _train_done(self, fact: m.TrainDone) -> None:
         job = self.jobs.get(fact.job)
         if job is None or not job.is_at("training", fact.version, fact.attempt):
             return
-        self.training -= 1
+        self.pipeline.training_ended()
         job.version += 1
         job.attempt = job.failures = 0
         job.batch_ready = False
-        self.rounds.leave(job.job)
+        self.pipeline.leave(job)
         job.phase = "idle"
         if job.stopping:
             self._release(job, job.stopping.outcome, job.stopping.reason, job.stopping.attribution)
@@ -204,18 +175,18 @@ class Scheduler:
         else:
             self._make_idle(job)
 
-    def _train_failed(self, fact: TrainFailed) -> None:
+    def _train_failed(self, fact: m.TrainFailed) -> None:
         job = self.jobs.get(fact.job)
         if job is None or not job.is_at("training", fact.version, fact.attempt):
             return
-        self.training -= 1
+        self.pipeline.training_ended()
         job.phase = "idle"
         if job.stopping:
             self._release(job, job.stopping.outcome, job.stopping.reason, job.stopping.attribution)
         elif not self._fail(job, fact.reason, fact.attribution):
             self._make_ready(job)
 
-    def _eval_done(self, fact: EvalDone) -> None:
+    def _eval_done(self, fact: m.EvalDone) -> None:
         job = self.jobs.get(fact.job)
         if job is None or not job.evals.ended(fact.version):
             return
@@ -226,21 +197,15 @@ class Scheduler:
 
     # Facts: the house
 
-    def _admission_changed(self, fact: AdmissionChanged) -> None:
+    def _admission_changed(self, fact: m.AdmissionChanged) -> None:
         self.admission.mode = fact.mode
+        self.pipeline.draining = fact.mode == "drain"
 
-    def _policy_changed(self, fact: PolicyChanged) -> None:
-        had_barrier, self.policy = self.policy.barrier, fact.policy
+    def _policy_changed(self, fact: m.PolicyChanged) -> None:
+        self.policy = fact.policy
         jobs = list(self.jobs.values())
         self.admission.change(fact.policy, jobs)
-        for job in jobs:
-            if job.phase == "ready":
-                self.ready.add(job.job, self._train_key(job))
-        if not fact.policy.barrier:
-            for name in self.rounds.disband():
-                self._line_up(self.jobs[name])
-        elif not had_barrier:
-            self.rounds.join(job.job for job in jobs if job.phase in ("idle", "rollout", "ready", "training"))
+        self.pipeline.change(fact.policy, jobs)
 
     # Moves of one job
 
@@ -254,27 +219,15 @@ class Scheduler:
 
     def _make_idle(self, job: JobRecord) -> None:
         job.phase = "idle"
-        if self.policy.barrier and self.rounds.is_joinable():
-            self.rounds.join((job.job,))
-        if self.policy.barrier and job.job not in self.rounds:
-            self.rounds.wait(job.job)
-        else:
-            self._line_up(job)
-
-    def _line_up(self, job: JobRecord) -> None:
-        job.turn = self._next_turn()
-        self.rollouts.add(job.job, (job.turn,))
+        self.pipeline.want_rollout(job)
 
     def _make_ready(self, job: JobRecord) -> None:
         job.phase = "ready"
         job.batch_ready = True
-        job.turn = self._next_turn()
-        if self.policy.barrier:
-            self.rounds.join((job.job,))
-        self.ready.add(job.job, self._train_key(job))
+        self.pipeline.want_training(job)
 
     def _leave_rollout(self, job: JobRecord) -> None:
-        self.rolling -= 1
+        self.pipeline.rollout_ended()
         if self.policy.kv_hold == "rollout":
             self.admission.kv.release(job.job)
         job.phase = "idle"
@@ -282,7 +235,7 @@ class Scheduler:
     def _evaluate(self, job: JobRecord) -> None:
         version = job.evals.start()
         if version is not None:
-            self._out.append(StartEval(job=job.job, version=version))
+            self._out.append(m.StartEval(job=job.job, version=version))
 
     def _wind_up(self, job: JobRecord) -> None:
         """Every version is committed: what is still to be evaluated, then the end. Its place is already free."""
@@ -291,7 +244,7 @@ class Scheduler:
         if job.evals.idle():
             self._release(job, "succeeded", f"all {job.steps} steps are committed", "user")
 
-    def _fail(self, job: JobRecord, reason: str, attribution: str) -> bool:
+    def _fail(self, job: JobRecord, reason: str, attribution: m.Attribution) -> bool:
         """Count a failure of the step; end the job (True) if it is not the platform's or was the last that the policy bears."""
         job.failures += 1
         if attribution != "platform":
@@ -306,35 +259,31 @@ class Scheduler:
         """It has no place (any more) and wants none until it is resumed."""
         job.phase = "held"
         job.pausing = False
-        self._out.append(Hold(job=job.job))
+        self._out.append(m.Hold(job=job.job))
 
     def _vacate(self, job: JobRecord) -> None:
         """Leave every line and give the place back, if it has one."""
         if job.phase == "queued":
             self.admission.withdraw(job)
             return
-        self.rollouts.discard(job.job)
-        self.ready.discard(job.job)
-        self.rounds.leave(job.job)
+        self.pipeline.leave(job)
         self.admission.give_back(job)
 
-    def _release(self, job: JobRecord, outcome: str, reason: str, attribution: str) -> None:
+    def _release(self, job: JobRecord, outcome: m.Outcome, reason: str, attribution: m.Attribution) -> None:
         if job.phase == "rollout" or job.evals.outstanding is not None:
-            self._out.append(Abort(job=job.job))
+            self._out.append(m.Abort(job=job.job))
         if job.phase == "rollout":
             self._leave_rollout(job)
         if job.phase not in ("held", "evaluating"):
             self._vacate(job)
         del self.jobs[job.job]
-        self._out.append(Release(job=job.job, outcome=outcome, reason=reason, attribution=attribution))
+        self._out.append(m.Release(job=job.job, outcome=outcome, reason=reason, attribution=attribution))
 
     # Who is next
 
     def _dispatch(self) -> None:
         self._admit()
-        if self.policy.barrier and self.rounds.over():
-            for name in self.rounds.open():
-                self._line_up(self.jobs[name])
+        self.pipeline.open_round()
         self._start_trainings()
         self._start_rollouts()
 
@@ -343,51 +292,23 @@ class Scheduler:
             job = self.jobs[name]
             if not self.admission.take(job):
                 return
-            self._out.append(Admit(job=name))
+            self._out.append(m.Admit(job=name))
             self._settle(job)
 
     def _start_trainings(self) -> None:
-        while self.training < self.policy.train_slots and self.may_train() and (name := self.ready.first()) is not None:
+        while (name := self.pipeline.next_training()) is not None:
             job = self.jobs[name]
-            self.ready.discard(name)
             job.phase = "training"
-            self.training += 1
-            self.rounds.training_began()
-            self._out.append(StartTrain(job=name, version=job.version, attempt=job.attempt))
+            self.pipeline.training_began(job)
+            self._out.append(m.StartTrain(job=name, version=job.version, attempt=job.attempt))
 
     def _start_rollouts(self) -> None:
-        while self.may_roll_out() and (name := self.rollouts.first()) is not None:
+        while (name := self.pipeline.next_rollout()) is not None:
             job = self.jobs[name]
             if self.policy.kv_hold == "rollout" and not self.admission.kv.reserve(name, job.kv_bytes):
                 return
-            self.rollouts.discard(name)
             job.phase = "rollout"
             job.attempt += 1
-            self.rolling += 1
+            self.pipeline.rollout_began(job)
             self.admission.served(job)
-            self._out.append(StartRollout(job=name, version=job.version, attempt=job.attempt))
-
-    def may_train(self) -> bool:
-        """Whether the regime allows a training to start now, trainer slots aside."""
-        if self.policy.collocated and self.rolling:
-            return False
-        return self._round_is_in()
-
-    def may_roll_out(self) -> bool:
-        """Whether the regime allows a rollout to start now, KV aside."""
-        if self.admission.mode == "drain":
-            return False
-        if self.policy.max_rollouts is not None and self.rolling >= self.policy.max_rollouts:
-            return False
-        return not (self.policy.collocated and (self.training or (len(self.ready) and self._round_is_in())))
-
-    def _round_is_in(self) -> bool:
-        """Whether no barrier keeps ready batches from the trainer: every batch of the round is there, or no more will come."""
-        return not self.policy.barrier or self.admission.mode == "drain" or self.rounds.all_in(len(self.ready) + self.training)
-
-    def _train_key(self, job: JobRecord) -> tuple[float, ...]:
-        return (-job.priority, job.turn) if self.policy.train_order == "priority" else (job.turn,)
-
-    def _next_turn(self) -> int:
-        self._turns += 1
-        return self._turns
+            self._out.append(m.StartRollout(job=name, version=job.version, attempt=job.attempt))

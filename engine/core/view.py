@@ -52,7 +52,8 @@ def explain_all(scheduler: Scheduler) -> dict[str, JobView]:
 
 
 def _positions(scheduler: Scheduler) -> dict[str, int]:
-    lines = (scheduler.admission.waiting(), [*scheduler.rollouts, *scheduler.rounds.waiting()], scheduler.ready)
+    pipeline = scheduler.pipeline
+    lines = (scheduler.admission.waiting(), [*pipeline.rollouts, *pipeline.rounds.waiting()], pipeline.ready)
     return {job: place for line in lines for place, job in enumerate(line, start=1)}
 
 
@@ -61,7 +62,7 @@ def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: J
     return JobView(
         job=job.job,
         tenant=job.tenant,
-        phase="waiting" if job.phase in ("queued", "idle") else job.phase,
+        phase="waiting" if job.phase == "queued" or job.phase == "idle" else job.phase,
         admitted=scheduler.admission.slots.holds(job.job),
         version=job.version,
         steps=job.steps,
@@ -78,24 +79,29 @@ def _why(scheduler: Scheduler, job: JobRecord, head: JobRecord | None) -> tuple[
     if job.phase == "held":
         return "paused", TEXTS["paused"]
     if job.phase == "queued":
-        code = scheduler.admission.blocker(job, head)
-        return code, TEXTS[code]
+        blocker = scheduler.admission.blocker(job, head)
+        return blocker, TEXTS[blocker]
     if job.phase == "idle":
         return _why_idle(scheduler, job)
     if job.phase == "ready":
-        code = "trainer" if scheduler.may_train() else "barrier" if scheduler.policy.barrier else "rollouts"
-        return code, TEXTS[code]
+        return _why_ready(scheduler)
     return ("paused", TEXTS["pausing"]) if job.pausing else ("", TEXTS[""])
 
 
+def _why_ready(scheduler: Scheduler) -> tuple[Code, str]:
+    if scheduler.pipeline.may_train():
+        return "trainer", TEXTS["trainer"]
+    return ("barrier", TEXTS["barrier"]) if scheduler.policy.barrier else ("rollouts", TEXTS["rollouts"])
+
+
 def _why_idle(scheduler: Scheduler, job: JobRecord) -> tuple[Code, str]:
-    policy = scheduler.policy
-    if scheduler.admission.mode == "drain":
+    policy, pipeline = scheduler.policy, scheduler.pipeline
+    if pipeline.draining:
         return "admission", TEXTS["admission"]
-    if job.job not in scheduler.rollouts:
+    if job.job not in pipeline.rollouts:
         return "barrier", TEXTS["barrier"]
-    if policy.collocated and not scheduler.may_roll_out():
+    if policy.collocated and not pipeline.may_roll_out():
         return "trainer", TEXTS["trainer_first"]
-    if policy.max_rollouts is not None and scheduler.rolling >= policy.max_rollouts:
+    if policy.max_rollouts is not None and pipeline.rolling >= policy.max_rollouts:
         return "rollouts", TEXTS["rollouts"]
     return "kv", TEXTS["kv"]
