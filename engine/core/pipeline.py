@@ -1,0 +1,128 @@
+"""What admitted jobs wait for: permits to roll out, the barrier of synchronous regimes, and the trainer's slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.core.job import JobRecord
+from engine.core.line import Key, Line
+from engine.core.policy import Policy
+from engine.core.rounds import Rounds
+
+
+class Pipeline:
+    """Two lines, first come first served: ``rollouts`` (idle jobs) and ``ready`` (jobs with a finished batch).
+
+    Every ``…_began`` has its ``…_ended``. KV held per rollout is the scheduler's business, not counted here.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.draining = False
+        self.rollouts = Line()
+        self.ready = Line()
+        self.rounds = Rounds()
+        self.rolling = 0
+        self.training = 0
+        self._turns = 0
+
+    # Lines
+
+    def want_rollout(self, job: JobRecord) -> None:
+        """Join the line, or under a barrier wait for the next round."""
+        if self.policy.barrier and self.rounds.is_joinable():
+            self.rounds.join((job.job,))
+        if self.policy.barrier and job.job not in self.rounds:
+            self.rounds.wait(job.job)
+        else:
+            self._line_up(job.job)
+
+    def want_training(self, job: JobRecord) -> None:
+        if self.policy.barrier:
+            self.rounds.join((job.job,))  # a restored batch belongs to the round that it finds
+        job.turn = self._next_turn()
+        self.ready.add(job.job, self._train_key(job))
+
+    def reorder(self, job: JobRecord) -> None:
+        """Its priority, or the order, changed while its batch waits."""
+        self.ready.add(job.job, self._train_key(job))
+
+    def leave(self, job: JobRecord) -> None:
+        """Wait for nothing any more."""
+        self.rollouts.discard(job.job)
+        self.ready.discard(job.job)
+        self.rounds.leave(job.job)
+
+    def open_round(self) -> None:
+        """Let the next round begin if the last one is over."""
+        if self.policy.barrier and self.rounds.over():
+            for name in self.rounds.open():
+                self._line_up(name)
+
+    # Who is next
+
+    def next_rollout(self) -> str | None:
+        return self.rollouts.first() if self.may_roll_out() else None
+
+    def next_training(self) -> str | None:
+        if self.training >= self.policy.train_slots or not self.may_train():
+            return None
+        return self.ready.first()
+
+    def may_train(self) -> bool:
+        """Whether the regime allows a training to start now, trainer slots aside."""
+        return not (self.policy.collocated and self.rolling) and self._round_is_in()
+
+    def may_roll_out(self) -> bool:
+        """Whether the regime allows a rollout to start now, KV aside."""
+        if self.draining:
+            return False
+        if self.policy.max_rollouts is not None and self.rolling >= self.policy.max_rollouts:
+            return False
+        return not (self.policy.collocated and (self.training or (len(self.ready) and self._round_is_in())))
+
+    # Work under way
+
+    def rollout_began(self, job: JobRecord) -> None:
+        self.rollouts.discard(job.job)
+        self.rolling += 1
+
+    def rollout_ended(self) -> None:
+        self.rolling -= 1
+
+    def training_began(self, job: JobRecord) -> None:
+        self.ready.discard(job.job)
+        self.training += 1
+        self.rounds.training_began()
+
+    def training_ended(self) -> None:
+        self.training -= 1
+
+    def change(self, policy: Policy, jobs: Iterable[JobRecord]) -> None:
+        """Adopt ``policy`` while ``jobs`` (all open ones) stand where they are."""
+        had_barrier, self.policy = self.policy.barrier, policy
+        jobs = list(jobs)
+        for job in jobs:
+            if job.phase == "ready":
+                self.reorder(job)
+        if not policy.barrier:
+            for name in self.rounds.disband():
+                self._line_up(name)
+        elif not had_barrier:
+            self.rounds.join(job.job for job in jobs if job.phase in ("idle", "rollout", "ready", "training"))
+
+    # Inside
+
+    def _round_is_in(self) -> bool:
+        """Whether no barrier keeps ready batches from the trainer: every batch of the round is there, or no more will come."""
+        return not self.policy.barrier or self.draining or self.rounds.all_in(len(self.ready) + self.training)
+
+    def _line_up(self, name: str) -> None:
+        self.rollouts.add(name, (float(self._next_turn()),))
+
+    def _train_key(self, job: JobRecord) -> Key:
+        return (-job.priority, job.turn) if self.policy.train_order == "priority" else (job.turn,)
+
+    def _next_turn(self) -> int:
+        self._turns += 1
+        return self._turns
