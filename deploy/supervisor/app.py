@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from deploy.supervisor import logs
+from deploy.supervisor import logs, orphans
 from deploy.supervisor.lock import Lock
 from deploy.supervisor.progress import Display
 from deploy.supervisor.runner import Ended, Runner
@@ -23,23 +23,42 @@ class StartFailed(Exception):
 
 
 class Supervisor:
-    """``async with Supervisor(…) as s: await s.ready(); await s.stopped()``: leaving the block ends every part."""
+    """``async with Supervisor(…) as s: await s.ready(); await s.stopped()``: leaving the block ends every part.
 
-    def __init__(self, services: Sequence[Service], *, lock: Lock, owner: dict[str, object], cwd: Path, display: Display):
+    ``adopts``: this process does nothing else, so it may end whatever falls to it when a keeper is killed.
+    """
+
+    def __init__(
+        self,
+        services: Sequence[Service],
+        *,
+        lock: Lock,
+        owner: dict[str, object],
+        cwd: Path,
+        display: Display,
+        adopts: bool = False,
+    ):
         self._services = services
         self._lock = lock
         self._owner = owner
         self._cwd = cwd
         self._display = display
+        self._adopts = adopts
         self._stop = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.runners: dict[str, Runner] = {}
 
     async def __aenter__(self) -> Supervisor:
         self._lock.acquire(self._owner)
+        if self._adopts:
+            orphans.adopt()
         for service in self._services:
             self.runners[service.name] = Runner(
-                service, cwd=self._cwd, changed=self._display.changed, held_descriptor=self._lock.descriptor
+                service,
+                cwd=self._cwd,
+                changed=self._display.changed,
+                died=self._end_orphans,
+                held_descriptor=self._lock.descriptor,
             )
         self._display.start(list(self.runners.values()))
         for name, runner in self.runners.items():
@@ -51,6 +70,7 @@ class Supervisor:
         self._display.stopping()
         self._tasks.pop("log rotation").cancel()
         await asyncio.gather(*(self._end(name) for name in self.runners))
+        self._end_orphans()
         self._lock.release()
         self._display.stop()
 
@@ -111,6 +131,10 @@ class Supervisor:
         await asyncio.wait([self._tasks[other] for other in dependents]) if dependents else None
         self._tasks[name].cancel()
         await asyncio.wait([self._tasks[name]])
+
+    def _end_orphans(self) -> None:
+        if self._adopts:
+            orphans.end_orphans({runner.keeper_pid for runner in self.runners.values() if runner.keeper_pid})
 
     async def _rotate_logs(self) -> None:
         while True:

@@ -49,6 +49,7 @@ class Runner:
         *,
         cwd: Path,
         changed: Callable[[Runner], None],
+        died: Callable[[], None] = lambda: None,
         held_descriptor: int | None = None,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -63,6 +64,7 @@ class Runner:
         self.log_start = 0
         self._cwd = cwd
         self._changed = changed
+        self._died = died
         self._held = () if held_descriptor is None else (held_descriptor,)
         self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
@@ -90,6 +92,7 @@ class Runner:
             raise Ended(await self._watch())
         except Ended as end:
             await self._end()
+            self._died()
             self._crashed(str(end))
             return False
 
@@ -117,12 +120,10 @@ class Runner:
             os.close(output)
 
     async def _finish(self) -> None:
-        try:
-            status = await asyncio.wait_for(self._process.wait(), self.service.ready_seconds)
-        except TimeoutError:
-            raise Ended(f"not done after {self.service.ready_seconds:.0f} s") from None
-        if status:
-            raise Ended(f"failed with exit status {status}")
+        if not await self._exit_within(self.service.ready_seconds):
+            raise Ended(f"not done after {self.service.ready_seconds:.0f} s")
+        if self._process.returncode:
+            raise Ended(f"failed with exit status {self._process.returncode}")
         self._become(State.DONE)
         self.up.set()
 
@@ -156,8 +157,10 @@ class Runner:
         return _how(self._process.returncode)
 
     async def _exit_within(self, seconds: float) -> bool:
+        # Not asyncio.wait_for: before 3.12 it can swallow a cancellation that comes together with the result.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
         return self._process.returncode is not None
 
     def _crashed(self, how: str) -> None:
@@ -181,6 +184,10 @@ class Runner:
             if await self._exit_within(seconds):
                 return
 
+    @property
+    def keeper_pid(self) -> int | None:
+        return None if self._process is None or self._process.returncode is not None else self._process.pid
+
     def _become(self, state: State, note: str = "") -> None:
         if state != self.state:
             self.since = self._clock()
@@ -189,6 +196,8 @@ class Runner:
 
 
 def _how(status: int | None) -> str:
+    if status is not None and status < 0:
+        status = 128 - status  # the keeper itself was killed
     if status is not None and status > 128:
         with contextlib.suppress(ValueError):
             return f"ended by {signal.Signals(status - 128).name}"
