@@ -1,0 +1,80 @@
+"""Who calls the API and what they may do: API tokens with scopes, or the browser's session with its role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework import authentication, exceptions, permissions
+
+from tenants import tokens
+from tenants.models import Role
+
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+class TokenAuthentication(authentication.BaseAuthentication):
+    """``Authorization: Bearer mrl_…``. Sets ``request.tenant`` to the token's."""
+
+    def authenticate(self, request: Any) -> tuple[Any, tokens.Access] | None:
+        header = authentication.get_authorization_header(request).decode("latin-1").split()
+        if not header or header[0].lower() != "bearer":
+            return None
+        try:
+            access = tokens.check(header[1] if len(header) == 2 else "", timezone.now())
+        except tokens.BadToken as error:
+            raise exceptions.AuthenticationFailed(str(error), code=f"token_{error.code}") from None
+        request._request.tenant = access.tenant
+        return access.user, access
+
+    def authenticate_header(self, request: Any) -> str:
+        return 'Bearer realm="api"'
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    """The browser's session, with CSRF checks; the tenant is the one that the middleware chose."""
+
+
+class HasScope(permissions.BasePermission):
+    """The view's ``noun`` and the method make the scope: ``jobs:read``, ``jobs:write``. A view without a noun needs a login only."""
+
+    message = "This token or role does not allow it."
+
+    def has_permission(self, request: Any, view: Any) -> bool:
+        if not request.user.is_authenticated or tenant_of(request) is None:
+            return False
+        noun = getattr(view, "noun", None)
+        if noun is None:
+            return True
+        scope = f"{noun}:{'read' if request.method in _SAFE else 'write'}"
+        self.message = f"This needs the scope {scope}."
+        return scope in _scopes(request)
+
+
+def tenant_of(request: Any) -> Any:
+    """The caller's tenant, or None for a person without one."""
+    return getattr(request._request, "tenant", None)
+
+
+def _scopes(request: Any) -> frozenset[str]:
+    if isinstance(request.auth, tokens.Access):
+        return request.auth.scopes
+    allowed = tokens.SCOPES if request._request.role != Role.VIEWER else tuple(s for s in tokens.SCOPES if s.endswith(":read"))
+    return frozenset(allowed)
+
+
+class TokenScheme(OpenApiAuthenticationExtension):
+    target_class = "portal.api.auth.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "mrl_…"}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    target_class = "portal.api.auth.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "apiKey", "in": "cookie", "name": "sessionid"}

@@ -1,0 +1,138 @@
+"""The API's shapes. A job's configuration is not repeated here: its schema is ``engine.spec``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from engine.spec import EvalSpec, LoraSpec, RolloutSpec, TrainSpec
+from portal.datasets.models import Dataset
+from portal.jobs.models import Job
+from portal.rewards.models import Reward
+
+
+class BlobFields(serializers.Serializer):
+    rows = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    bytes = serializers.IntegerField()
+
+
+class DatasetOut(serializers.ModelSerializer):
+    id = serializers.CharField(source="public_id")
+    train = serializers.SerializerMethodField()
+    eval = serializers.SerializerMethodField()
+    columns = serializers.ListField(child=serializers.CharField())
+    report = serializers.JSONField()
+
+    class Meta:
+        model = Dataset
+        fields = ("id", "name", "status", "rows", "train", "eval", "columns", "report", "created_at")
+
+    @extend_schema_field(BlobFields)
+    def get_train(self, dataset: Dataset) -> dict[str, Any]:
+        return {"rows": dataset.train_rows, "sha256": dataset.train_sha256, "bytes": dataset.train_bytes}
+
+    @extend_schema_field(BlobFields(allow_null=True))
+    def get_eval(self, dataset: Dataset) -> dict[str, Any] | None:
+        return {"rows": dataset.eval_rows, "sha256": dataset.eval_sha256, "bytes": dataset.eval_bytes} if dataset.eval_rows else None
+
+
+class DatasetIn(serializers.Serializer):
+    """A multipart form."""
+
+    name = serializers.CharField(required=False, help_text="The file's name when left out.")
+    file = serializers.FileField(help_text="JSON Lines in UTF-8: one object a line, with `messages` or `prompt`.")
+    eval_share = serializers.FloatField(required=False, default=0.1, min_value=0, max_value=0.9, help_text="Share of prompts held out.")
+
+
+class RewardOut(serializers.ModelSerializer):
+    id = serializers.CharField(source="public_id")
+    grader = serializers.JSONField()
+
+    class Meta:
+        model = Reward
+        fields = ("id", "name", "grader", "created_at")
+
+
+class RewardIn(serializers.Serializer):
+    name = serializers.CharField()
+    grader = serializers.JSONField(help_text='For example {"type": "numeric", "reference": "{{item.answer}}"}.')
+
+
+class JobOut(serializers.ModelSerializer):
+    id = serializers.CharField(source="public_id")
+    dataset = serializers.CharField(source="dataset.public_id")
+    reward = serializers.CharField(source="reward.public_id")
+    spec = serializers.JSONField()
+    steps = serializers.IntegerField()
+
+    class Meta:
+        model = Job
+        fields = (
+            *("id", "name", "state", "state_reason", "attribution", "version", "steps", "last_seq"),
+            *("dataset", "reward", "base_model", "spec", "submitted_at", "ended_at"),
+        )
+
+
+class EventOut(serializers.Serializer):
+    seq = serializers.IntegerField()
+    kind = serializers.CharField()
+    at = serializers.DateTimeField()
+    data = serializers.JSONField()
+
+
+class EventsOut(serializers.Serializer):
+    events = EventOut(many=True)
+    last = serializers.IntegerField(help_text="Ask for what comes after this number next.")
+
+
+class TokenOut(serializers.Serializer):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+class TenantOut(serializers.Serializer):
+    id = serializers.CharField()
+    name = serializers.CharField()
+
+
+class MeOut(serializers.Serializer):
+    email = serializers.EmailField()
+    tenant = TenantOut()
+    role = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField())
+    token = TokenOut(allow_null=True)
+
+
+class ProblemOut(serializers.Serializer):
+    field = serializers.CharField()
+    message = serializers.CharField()
+
+
+class ErrorBody(serializers.Serializer):
+    message = serializers.CharField()
+    type = serializers.CharField()
+    param = serializers.CharField(allow_null=True)
+    code = serializers.CharField()
+    problems = ProblemOut(many=True)
+
+
+class ErrorOut(serializers.Serializer):
+    error = ErrorBody()
+
+
+def job_request_schema() -> dict[str, Any]:
+    """JSON schema of POST /jobs, made of the engine's own models."""
+    parts = {"rollout": RolloutSpec, "lora": LoraSpec, "train": TrainSpec, "eval": EvalSpec}
+    properties: dict[str, Any] = {
+        "name": {"type": "string", "maxLength": 100},
+        "dataset": {"type": "string", "description": "A dataset's id (ds_…)."},
+        "reward": {"type": "string", "description": "A reward's id (rw_…)."},
+        "base_model": {"type": "string", "description": "One of GET /models."},
+        **{name: model.model_json_schema() for name, model in parts.items()},
+        "seed": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+    }
+    return {"type": "object", "additionalProperties": False, "required": ["dataset", "reward", "base_model"], "properties": properties}

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.routers import SimpleRouter
+
+from portal.api import errors, views
+
+router = SimpleRouter()
+router.register("datasets", views.Datasets, basename="dataset")
+router.register("rewards", views.Rewards, basename="reward")
+router.register("jobs", views.Jobs, basename="job")
+
+v1 = [
+    *router.urls,
+    path("models/", views.Models.as_view(), name="models"),
+    path("me/", views.Me.as_view(), name="me"),
+]
+urlpatterns = [
+    path("v1/", include((v1, "api"))),
+    path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
+    re_path("^", errors.not_found),
+]

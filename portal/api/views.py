@@ -1,0 +1,162 @@
+"""/api/v1: each view is access, action, answer. What a tenant does not own does not exist."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework import exceptions, mixins, parsers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.api import serializers as shapes
+from portal.api.auth import tenant_of
+from portal.datasets.actions import create_dataset
+from portal.jobs import actions as job_actions
+from portal.jobs import catalog
+from portal.jobs.downloads import adapter_response
+from portal.jobs.live import MAX_EVENTS, events_after
+from portal.jobs.models import Job
+from portal.rewards.actions import create_reward
+from tenants import tokens
+
+_REFUSED = {400: shapes.ErrorOut, 401: shapes.ErrorOut, 403: shapes.ErrorOut}
+_MISSING = {**_REFUSED, 404: shapes.ErrorOut}
+_CHANGED = {**_MISSING, 409: shapes.ErrorOut}
+
+
+def documented(answer: Any, errors: dict[int, Any], success: int = 200, **more: Any) -> Any:
+    return extend_schema(responses={success: answer, **errors}, **more)
+
+
+class TenantViews(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
+    """List and retrieve over one relation of the caller's tenant."""
+
+    relation: ClassVar[str]
+    lookup_field = "public_id"
+    lookup_value_regex = "[a-z0-9_]{1,40}"
+
+    def get_queryset(self) -> Any:
+        return getattr(tenant_of(self.request), self.relation).all()
+
+
+@extend_schema_view(list=documented(shapes.DatasetOut(many=True), _REFUSED), retrieve=documented(shapes.DatasetOut, _MISSING))
+class Datasets(TenantViews):
+    noun = relation = "datasets"
+    serializer_class = shapes.DatasetOut
+    queryset = shapes.Dataset.objects.none()
+    parser_classes = (parsers.MultiPartParser,)
+
+    @documented(shapes.DatasetOut, _REFUSED, 201, request={"multipart/form-data": shapes.DatasetIn})
+    def create(self, request: Request) -> Response:
+        form = shapes.DatasetIn(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = form.validated_data
+        name = given.get("name") or given["file"].name.rpartition(".")[0]
+        dataset = create_dataset(tenant_of(request), request.user, name, given["file"], eval_share=given["eval_share"])
+        return Response(shapes.DatasetOut(dataset).data, status=status.HTTP_201_CREATED)
+
+
+@extend_schema_view(list=documented(shapes.RewardOut(many=True), _REFUSED), retrieve=documented(shapes.RewardOut, _MISSING))
+class Rewards(TenantViews):
+    noun = relation = "rewards"
+    serializer_class = shapes.RewardOut
+    queryset = shapes.Reward.objects.none()
+
+    @documented(shapes.RewardOut, _REFUSED, 201, request=shapes.RewardIn)
+    def create(self, request: Request) -> Response:
+        form = shapes.RewardIn(data=request.data)
+        form.is_valid(raise_exception=True)
+        reward = create_reward(tenant_of(request), request.user, form.validated_data["name"], form.validated_data["grader"])
+        return Response(shapes.RewardOut(reward).data, status=status.HTTP_201_CREATED)
+
+
+_KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key and body give the same job.")
+_AFTER = OpenApiParameter("after", int, description="Events with a number above this one.")
+_LIMIT = OpenApiParameter("limit", int, description=f"At most {MAX_EVENTS}.")
+
+
+@extend_schema_view(list=documented(shapes.JobOut(many=True), _REFUSED), retrieve=documented(shapes.JobOut, _MISSING))
+class Jobs(TenantViews):
+    noun = relation = "jobs"
+    serializer_class = shapes.JobOut
+    queryset = Job.objects.none()
+
+    def get_queryset(self) -> Any:
+        return super().get_queryset().select_related("dataset", "reward")
+
+    @documented(
+        shapes.JobOut, {**_REFUSED, 409: shapes.ErrorOut}, 201, request={"application/json": shapes.job_request_schema()}, parameters=[_KEY]
+    )
+    def create(self, request: Request) -> Response:
+        key = request.headers.get("Idempotency-Key")
+        job = job_actions.create_job(tenant_of(request), request.user, request.data, timezone.now(), idempotency_key=key)
+        return Response(shapes.JobOut(job).data, status=status.HTTP_201_CREATED)
+
+    @documented(shapes.JobOut, _CHANGED, 202, request=None)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, public_id: str) -> Response:
+        return self._command(request, job_actions.cancel_job)
+
+    @documented(shapes.JobOut, _CHANGED, 202, request=None)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, public_id: str) -> Response:
+        return self._command(request, job_actions.pause_job)
+
+    @documented(shapes.JobOut, _CHANGED, 202, request=None)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, public_id: str) -> Response:
+        return self._command(request, job_actions.resume_job)
+
+    @documented(shapes.EventsOut, _MISSING, parameters=[_AFTER, _LIMIT])
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def events(self, request: Request, public_id: str) -> Response:
+        after = _number(request, "after", 0)
+        rows = events_after(self.get_object(), after, _number(request, "limit", MAX_EVENTS))
+        return Response({"events": rows, "last": rows[-1]["seq"] if rows else after})
+
+    @documented(OpenApiTypes.BINARY, {**_MISSING, 503: shapes.ErrorOut})
+    @action(detail=True, methods=["get"], url_path=r"adapters/(?P<version>latest|[0-9]{1,7})")
+    def adapter(self, request: Request, public_id: str, version: str) -> HttpResponse:
+        """A PEFT directory as a zip archive."""
+        return adapter_response(request._request, self.get_object(), version)
+
+    def _command(self, request: Request, act: Any) -> Response:
+        job = self.get_object()
+        act(tenant_of(request), request.user, job, timezone.now())
+        return Response(shapes.JobOut(job).data, status=status.HTTP_202_ACCEPTED)
+
+
+class Models(GenericAPIView):
+    noun = "models"
+
+    @documented(OpenApiTypes.OBJECT, _REFUSED)
+    def get(self, request: Request) -> Response:
+        """The base models that jobs can be started on, and their limits."""
+        return Response({"models": [info.model_dump(mode="json") for info in catalog.known_models(timezone.now())]})
+
+
+class Me(GenericAPIView):
+    @documented(shapes.MeOut, _REFUSED)
+    def get(self, request: Request) -> Response:
+        """Who the caller is, in which tenant, and what it may do."""
+        tenant = tenant_of(request)
+        role = get_object_or_404(tenant.memberships, user=request.user).role
+        access = request.auth if isinstance(request.auth, tokens.Access) else None
+        token = access and {"id": access.token.token_id, "name": access.token.name, "expires_at": access.token.expires_at}
+        scopes = sorted(access.scopes if access else tokens.SCOPES)
+        answer = {"email": request.user.email, "tenant": {"id": tenant.public_id, "name": tenant.name}, "role": role, "scopes": scopes}
+        return Response(shapes.MeOut({**answer, "token": token}).data)
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise exceptions.ValidationError({name: ["must be a whole number, 0 or more"]})
+    return int(text)

@@ -1,0 +1,22 @@
+"""The web process: HTTP to Django, websockets to the consumers, and only from our own pages (cookies travel with any page's socket)."""
+
+from __future__ import annotations
+
+import os
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+django_application = get_asgi_application()
+
+from portal.jobs.routing import websocket_urlpatterns  # noqa: E402 - models need the set-up above
+
+application = ProtocolTypeRouter(
+    {
+        "http": django_application,
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+    }
+)

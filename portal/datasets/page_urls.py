@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from django.urls import path
+
+from portal.datasets import views
+
+app_name = "datasets"
+urlpatterns = [
+    path("", views.index, name="list"),
+    path("new/", views.new, name="new"),
+    path("<str:public_id>/", views.detail, name="detail"),
+]

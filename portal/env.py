@@ -1,0 +1,186 @@
+"""The portal's settings as the environment gives them: parsed once, checked at start, each bad one named with its fix.
+
+Embedded (the default) everything has a value: SQLite and generated secrets under the state directory, Valkey on a Unix socket in the
+runtime directory. With ``MARLAAS_PRODUCTION=1`` nothing insecure is assumed: what is missing refuses to start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BadSettings(SystemExit):
+    """Settings that the portal refuses to start with; its text names each variable and the fix."""
+
+
+class Env(BaseSettings):
+    """Field ``engine_url`` is read from ``MARLAAS_ENGINE_URL``, and so on; ``database_url`` from ``DATABASE_URL``."""
+
+    model_config = SettingsConfigDict(env_prefix="MARLAAS_", env_ignore_empty=True, frozen=True, extra="ignore")
+
+    production: bool = False
+    debug: bool = False
+    state: Path = ROOT / "var"
+    runtime: Path | None = None
+    secret_key: SecretStr | None = None
+    secret_key_fallbacks: list[str] = []
+    allowed_hosts: list[str] = ["localhost", "127.0.0.1", "[::1]"]
+    trusted_origins: list[str] = []
+    web_port: int = Field(default=8800, ge=1, le=65535)
+    engine_url: str = "http://127.0.0.1:8801"
+    engine_secret: SecretStr | None = None
+    model: str = "tiny-math"
+    redis_url: str | None = None
+    database_url: str | None = Field(default=None, validation_alias="DATABASE_URL")
+    email_url: SecretStr | None = None
+    email_from: str = "MARLaaS <marlaas@localhost>"
+    max_upload_bytes: int = Field(default=1024**3, ge=1024)
+    log_json: bool | None = None
+
+    @field_validator("state", "runtime")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return value.expanduser().resolve() if value else None
+
+    @model_validator(mode="after")
+    def _refuse_insecure_production(self) -> Env:
+        if self.production and (problems := _insecure(self)):
+            raise ValueError("; ".join(problems))
+        return self
+
+    @property
+    def runtime_dir(self) -> Path:
+        """Short on purpose: the path of a Unix socket ends at 107 bytes."""
+        digest = hashlib.sha256(str(self.state).encode()).hexdigest()[:8]
+        return self.runtime or Path(f"/tmp/marlaas-{os.getuid()}-{digest}")
+
+    @property
+    def redis(self) -> str:
+        return self.redis_url or f"unix://{self.runtime_dir}/valkey.sock"
+
+    @property
+    def celery_broker(self) -> str:
+        return self.redis.replace("unix://", "redis+socket://", 1)
+
+    def django_secret(self) -> str:
+        return self.secret_key.get_secret_value() if self.secret_key else generated_secret(self.state / "django-secret")
+
+    def engine_bearer(self) -> str:
+        return self.engine_secret.get_secret_value() if self.engine_secret else generated_secret(self.state / "engine-secret")
+
+    def database(self) -> dict[str, Any]:
+        return sqlite(self.state / "db.sqlite3") if self.database_url is None else database(self.database_url)
+
+
+def _insecure(env: Env) -> list[str]:
+    """What production needs and lacks, one sentence per variable."""
+    key = env.secret_key.get_secret_value() if env.secret_key else ""
+    local = {"localhost", "127.0.0.1", "[::1]"}
+    checks = (
+        (env.debug, "MARLAAS_DEBUG must be off in production"),
+        (len(key) < 50, "MARLAAS_SECRET_KEY must be set to at least 50 random characters"),
+        (env.engine_secret is None, "MARLAAS_ENGINE_SECRET must be set to the engine's bearer secret"),
+        (
+            not set(env.allowed_hosts) - local or "*" in env.allowed_hosts,
+            "MARLAAS_ALLOWED_HOSTS must name the site, as in '[\"ml.example.org\"]'",
+        ),
+        (env.database_url is None, "DATABASE_URL must name a PostgreSQL database, as in postgres://user:password@host/name"),
+        (env.redis_url is None, "MARLAAS_REDIS_URL must name a Redis or Valkey server, as in redis://host:6379/0"),
+        (env.email_url is None, "MARLAAS_EMAIL_URL must name a mail server, as in smtps://user:password@host:465"),
+    )
+    return [message for bad, message in checks if bad]
+
+
+def load() -> Env:
+    """The environment's settings; raises ``BadSettings`` naming each variable that is wrong."""
+    try:
+        return Env()
+    except ValidationError as error:
+        lines = [f"  {_variable(e['loc'])}{e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
+        raise BadSettings("The portal does not start with these settings:\n" + "\n".join(lines)) from None
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    if not location:
+        return ""
+    name = str(location[0])
+    return f"{name if name == 'DATABASE_URL' else 'MARLAAS_' + name.upper()}: "
+
+
+def generated_secret(path: Path) -> str:
+    """The secret in ``path``; made there, mode 600, by the first process that asks (several may ask at once)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = None
+    if not path.exists():
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_urlsafe(64))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(staged, path)  # unlike a rename, never replaces a secret that another process has just made
+        except FileExistsError:
+            pass
+        finally:
+            staged.unlink()
+    return path.read_text().strip()
+
+
+def sqlite(path: Path) -> dict[str, Any]:
+    """WAL alone loses writers to lock errors; with IMMEDIATE transactions they queue for up to ``timeout`` seconds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
+    }
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": options}
+
+
+def database(url: str) -> dict[str, Any]:
+    """Django's form of a database URL (postgres:// or sqlite:///path); raises ``BadSettings`` on any other."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return sqlite(Path(unquote(parts.path)))
+    if parts.scheme not in ("postgres", "postgresql"):
+        raise BadSettings("DATABASE_URL: must begin with postgres:// or sqlite://")
+    query = dict(pair.partition("=")[::2] for pair in parts.query.split("&") if pair)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": unquote(query.pop("host", "")) or unquote(parts.hostname or ""),
+        "PORT": str(parts.port or ""),
+        "OPTIONS": {key: unquote(value) for key, value in query.items()},
+        "CONN_MAX_AGE": 60,
+        "CONN_HEALTH_CHECKS": True,
+    }
+
+
+def email(url: str) -> dict[str, Any]:
+    """Django's mail settings of an smtp:// or smtps:// URL."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+        raise BadSettings("MARLAAS_EMAIL_URL: must look like smtp://user:password@host:587 or smtps://…:465")
+    return {
+        "EMAIL_BACKEND": "django.core.mail.backends.smtp.EmailBackend",
+        "EMAIL_HOST": parts.hostname,
+        "EMAIL_PORT": parts.port or (465 if parts.scheme == "smtps" else 587),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+        "EMAIL_USE_TLS": parts.scheme == "smtp",
+        "EMAIL_TIMEOUT": 10,
+    }

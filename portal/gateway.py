@@ -1,0 +1,159 @@
+"""The only door to the engine. Every call has a deadline and ends in an answer, ``EngineDown`` or ``EngineRefused``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+from django.conf import settings
+
+CALL_SECONDS = 10.0
+CONNECT_SECONDS = 2.0
+DOWNLOAD_SECONDS = 60.0  # between two chunks, not for the whole
+LONG_POLL_SLACK_SECONDS = 10.0
+
+
+class EngineDown(Exception):
+    """The engine cannot be reached, did not answer in time, or is still starting: the same call may be made again."""
+
+
+class EngineRefused(Exception):
+    """The engine answered no. ``problems``: (field, message); ``status``: 404 unknown, 409 not now, 422 invalid."""
+
+    def __init__(self, status: int, message: str, problems: list[tuple[str, str]] | None = None):
+        self.status = status
+        self.problems = problems or []
+        super().__init__(message)
+
+
+class Gateway:
+    """Calls for synchronous code (web threads, Celery). ``transport`` is for tests."""
+
+    def __init__(self, base_url: str, secret: str, transport: httpx.BaseTransport | None = None):
+        self._options = _options(base_url, secret)
+        self._client = httpx.Client(transport=transport, **self._options)
+
+    def submit(self, job: str, body: dict[str, Any]) -> bool:
+        """Whether the engine has just created it; False when it already had exactly this one."""
+        return self._call("PUT", f"/jobs/{job}", json=body).get("created", False)
+
+    def command(self, job: str, kind: str, reason: str = "") -> None:
+        self._call("POST", f"/jobs/{job}/{kind}", json={"reason": reason} if reason else {})
+
+    def models(self) -> list[dict[str, Any]]:
+        return self._call("GET", "/models", timeout=CONNECT_SECONDS).get("models", [])
+
+    def status(self) -> dict[str, Any]:
+        return self._call("GET", "/status")
+
+    def estimate(self, spec: dict[str, Any]) -> dict[str, Any]:
+        return self._call("POST", "/estimate", json=spec, timeout=CONNECT_SECONDS)
+
+    def rollouts(self, job: str, version: int, offset: int = 0, limit: int = 100) -> dict[str, Any]:
+        return self._call("GET", f"/jobs/{job}/rollouts", params={"version": version, "offset": offset, "limit": limit})
+
+    @contextmanager
+    def adapter(self, job: str, version: str) -> Iterator[httpx.Response]:
+        """A streaming response; read it with ``iter_bytes``."""
+        with _engine_errors(), self._client.stream("GET", f"/jobs/{job}/adapters/{version}", timeout=_download()) as response:
+            if response.is_error:
+                response.read()
+            _raise_for(response)
+            yield response
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _call(self, method: str, path: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> dict[str, Any]:
+        with _engine_errors():
+            response = self._client.request(method, path, timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS), **arguments)
+            _raise_for(response)
+            return _json(response)
+
+
+class AsyncGateway:
+    """The long poll for the ingester: a thread could not be interrupted in it."""
+
+    def __init__(self, base_url: str, secret: str, transport: httpx.AsyncBaseTransport | None = None):
+        self._client = httpx.AsyncClient(transport=transport, **_options(base_url, secret))
+
+    async def events(self, after: int, wait_seconds: float, limit: int) -> dict[str, Any]:
+        """{"engine", "epoch", "events", "last"}; ``events`` is empty after ``wait_seconds`` in which nothing happened."""
+        params = {"after": after, "wait": wait_seconds, "limit": limit}
+        timeout = httpx.Timeout(wait_seconds + LONG_POLL_SLACK_SECONDS, connect=CONNECT_SECONDS)
+        with _engine_errors():
+            response = await self._client.get("/events", params=params, timeout=timeout)
+            _raise_for(response)
+            return _json(response)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _options(base_url: str, secret: str) -> dict[str, Any]:
+    # trust_env would send the engine's secret through a proxy of the environment.
+    return {"base_url": base_url, "headers": {"Authorization": f"Bearer {secret}"}, "trust_env": False}
+
+
+def _download() -> httpx.Timeout:
+    return httpx.Timeout(DOWNLOAD_SECONDS, connect=CONNECT_SECONDS)
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise EngineDown(f"the engine cannot be reached: {type(error).__name__} {error}".strip()) from error
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    try:
+        answer = response.json()
+    except ValueError as error:
+        raise EngineDown("the engine's answer is no JSON") from error
+    if not isinstance(answer, dict):
+        raise EngineDown("the engine's answer is no JSON object")
+    return answer
+
+
+def _raise_for(response: httpx.Response) -> None:
+    if response.status_code < 400:
+        return
+    message, problems = _refusal(response)
+    if response.status_code in (401, 403, 429) or response.status_code >= 500:
+        raise EngineDown(f"the engine answered {response.status_code}: {message}")
+    raise EngineRefused(response.status_code, message, problems)
+
+
+def _refusal(response: httpx.Response) -> tuple[str, list[tuple[str, str]]]:
+    try:
+        error = response.json()["error"]
+        return str(error["message"]), [(str(p["field"]), str(p["message"])) for p in error.get("problems") or []]
+    except (ValueError, KeyError, TypeError):
+        return response.text[:200] or f"status {response.status_code}", []
+
+
+_open: dict[int, Gateway] = {}
+
+
+def engine() -> Gateway:
+    """This process's gateway; a forked child makes its own, since sockets must not be shared."""
+    if (pid := os.getpid()) not in _open:
+        _open[pid] = Gateway(settings.ENGINE_URL, settings.ENGINE_SECRET, getattr(settings, "ENGINE_TRANSPORT", None))
+    return _open[pid]
+
+
+def async_engine() -> AsyncGateway:
+    """A new one, for the caller to close: an asynchronous client belongs to one event loop."""
+    return AsyncGateway(settings.ENGINE_URL, settings.ENGINE_SECRET, getattr(settings, "ENGINE_TRANSPORT", None))
+
+
+def forget() -> None:
+    """Drop what ``engine`` opened: its settings have changed."""
+    for gateway in _open.values():
+        gateway.close()
+    _open.clear()

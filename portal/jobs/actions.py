@@ -1,0 +1,91 @@
+"""Jobs' mutations. None of them touches ``Job.state``: the page changes when the engine's event arrives."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from portal.errors import Conflict, Invalid
+from portal.jobs import door, tasks
+from portal.jobs.models import Job, JobCommand, JobSubmission, State
+from tenants.access import require
+from tenants.models import Role, Tenant, User
+
+
+def create_job(tenant: Tenant, user: User, raw: Any, now: datetime, *, idempotency_key: str | None = None) -> Job:
+    """A job of ``raw``: {name?, dataset, reward, base_model, rollout?, lora?, train?, eval?, seed?}, dataset and reward by public id.
+
+    The same ``idempotency_key`` with the same ``raw`` gives the same job; with another one ``Conflict``. Raises ``Invalid`` naming every
+    bad field, ``Forbidden`` for viewers. Nothing is stored unless all is; sending follows the commit.
+    """
+    require(tenant, user, Role.MEMBER)
+    digest = door.request_sha256(raw)
+    if idempotency_key and (job := _replayed(tenant, idempotency_key, digest)):
+        return job
+    order = door.check(tenant, raw, now)
+    with transaction.atomic():
+        Tenant.objects.select_for_update().get(pk=tenant.pk)  # two requests with one key: the second waits and finds the first's job
+        if idempotency_key and (job := _replayed(tenant, idempotency_key, digest)):
+            return job
+        job = Job.objects.create(
+            tenant=tenant,
+            name=order.name,
+            dataset=order.dataset,
+            reward=order.reward,
+            spec=order.spec.model_dump(mode="json"),
+            submitted_at=now,
+            created_by=user,
+        )
+        JobSubmission.objects.create(
+            tenant=tenant,
+            job=job,
+            body=door.submission(tenant, order.spec, now).model_dump(mode="json"),
+            idempotency_key=idempotency_key,
+            request_sha256=digest,
+            created_at=now,
+        )
+        tasks.deliver_on_commit(job)
+    return job
+
+
+def cancel_job(tenant: Tenant, user: User, job: Job, now: datetime) -> JobCommand:
+    return _command(tenant, user, job, JobCommand.Kind.CANCEL, now)
+
+
+def pause_job(tenant: Tenant, user: User, job: Job, now: datetime) -> JobCommand:
+    return _command(tenant, user, job, JobCommand.Kind.PAUSE, now)
+
+
+def resume_job(tenant: Tenant, user: User, job: Job, now: datetime) -> JobCommand:
+    return _command(tenant, user, job, JobCommand.Kind.RESUME, now)
+
+
+def _command(tenant: Tenant, user: User, job: Job, kind: JobCommand.Kind, now: datetime) -> JobCommand:
+    """Write the wish down and send it after the commit. An unanswered equal wish at the tail is the same wish (a double click)."""
+    require(tenant, user, Role.MEMBER)
+    with transaction.atomic():
+        job = tenant.jobs.select_for_update().get(pk=job.pk)
+        pending = job.commands.filter(answered_at=None).order_by("-id").first()
+        if pending and pending.kind == kind:
+            return pending
+        if not job.is_open:
+            raise Conflict(
+                [("state", f"the job has already {job.state}" if job.state != State.CANCELLED else "the job is already cancelled")]
+            )
+        if kind == JobCommand.Kind.RESUME and job.state != State.PAUSED and not (pending and pending.kind == JobCommand.Kind.PAUSE):
+            raise Conflict([("state", f"only a paused job can be resumed; this one is {job.state}")])
+        reason = f"{kind} by {user.email}"
+        command = JobCommand.objects.create(tenant=tenant, job=job, kind=kind, reason=reason, requested_by=user, requested_at=now)
+        tasks.deliver_on_commit(job)
+    return command
+
+
+def _replayed(tenant: Tenant, key: str, digest: str) -> Job | None:
+    if len(key) > 200:
+        raise Invalid([("Idempotency-Key", "at most 200 characters")])
+    found = JobSubmission.objects.select_related("job").filter(tenant=tenant, idempotency_key=key).first()
+    if found and found.request_sha256 != digest:
+        raise Conflict([("Idempotency-Key", "this key was used with another body; use a new key")])
+    return found.job if found else None

@@ -1,0 +1,112 @@
+"""The live socket of one job. A wake-up says only "there is more"; what is sent is read from the rows, so nothing is lost or doubled.
+
+Server to client: ``{"type": "events", "events": […], "last": seq}`` and ``{"type": "ping", "last": seq}``. ``?after=N`` resumes.
+Closes with 4401 (not logged in), 4404 (no such job, or not yours: both alike), 4400 (bad ``after``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import parse_qs
+
+import structlog
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+
+from portal.jobs.live import MAX_EVENTS, events_after
+from portal.jobs.models import Job
+
+log = structlog.get_logger(__name__)
+
+NOT_LOGGED_IN, NOT_THERE, BAD_CURSOR = 4401, 4404, 4400
+
+
+class JobConsumer(AsyncJsonWebsocketConsumer):
+    ping_seconds = 15.0
+    check_seconds = 60.0
+
+    async def connect(self) -> None:
+        self.job: Job | None = None
+        self.tail: asyncio.Task | None = None
+        await self.accept()  # a close before this reaches the browser without its code
+        user = self.scope["user"]
+        if not user.is_authenticated:
+            return await self.close(NOT_LOGGED_IN)
+        after = _cursor(self.scope["query_string"])
+        if after is None:
+            return await self.close(BAD_CURSOR)
+        self.job = await self._visible_job()
+        if self.job is None:
+            return await self.close(NOT_THERE)
+        self.last = after
+        self.more = asyncio.Event()
+        await self.channel_layer.group_add(self.job.group, self.channel_name)  # before the first read: what comes in between wakes us
+        self.tail = asyncio.create_task(self._follow())
+        return None
+
+    async def disconnect(self, code: int) -> None:
+        if self.tail is not None:
+            self.tail.cancel()
+        if self.job is not None:
+            await self.channel_layer.group_discard(self.job.group, self.channel_name)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
+        """Nothing is asked over this socket; whatever a client sends is not even parsed."""
+
+    async def job_events(self, message: dict[str, Any]) -> None:
+        """A wake-up from the ingester."""
+        if message.get("seq", 0) > self.last:
+            self.more.set()
+
+    async def _follow(self) -> None:
+        """Send rows until there are no more, then wait; each ping reads the rows too, in case a wake-up got lost."""
+        loop = asyncio.get_running_loop()
+        checked = loop.time()
+        try:
+            while True:
+                await self._send_rows()
+                if await self._idle():
+                    await self.send_json({"type": "ping", "last": self.last})
+                if loop.time() - checked >= self.check_seconds:
+                    checked = loop.time()
+                    if await self._visible_job() is None:
+                        return await self.close(NOT_THERE)
+        except Exception:
+            log.exception("socket_failed", job=self.job.public_id)
+            await self.close(1011)
+
+    async def _send_rows(self) -> None:
+        while rows := await self._rows():
+            self.last = rows[-1]["seq"]
+            await self.send_json({"type": "events", "events": rows, "last": self.last})
+
+    async def _idle(self) -> bool:
+        """Wait for a wake-up; True when none came for ``ping_seconds``."""
+        try:
+            await asyncio.wait_for(self.more.wait(), self.ping_seconds)
+        except TimeoutError:
+            return True
+        finally:
+            self.more.clear()
+        return False
+
+    @database_sync_to_async
+    def _rows(self) -> list[dict[str, Any]]:
+        return events_after(self.job, self.last, MAX_EVENTS)
+
+    @database_sync_to_async
+    def _visible_job(self) -> Job | None:
+        """The job, if this person may see it now: active, a member of its tenant, and with a session that was not ended."""
+        user, session = self.scope["user"], self.scope["session"]
+        if not Session.objects.filter(session_key=session.session_key, expire_date__gt=timezone.now()).exists():
+            return None
+        public_id = self.scope["url_route"]["kwargs"]["public_id"]
+        return Job.objects.filter(public_id=public_id, tenant__memberships__user=user, tenant__memberships__user__is_active=True).first()
+
+
+def _cursor(query: bytes) -> int | None:
+    text = parse_qs(query.decode("ascii", "replace")).get("after", ["0"])[0]
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None

@@ -1,0 +1,93 @@
+"""Carry a job's submission and commands to the engine, in order, one carrier per job at a time, as often as it takes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import structlog
+from django.db.models import F, Q
+
+from portal import gateway
+from portal.jobs import lifecycle
+from portal.jobs.models import OPEN_STATES, JobCommand, JobSubmission, State
+
+log = structlog.get_logger(__name__)
+
+LEASE = timedelta(seconds=60)  # longer than the calls' deadlines together; a dead carrier's lease runs out
+LOST_AFTER = timedelta(seconds=5)
+MAX_CALLS = 4
+
+
+def deliver(job_pk: int, now: datetime) -> bool:
+    """Send what is due for this job. False when the engine is down: all stays due."""
+    if not _lease(job_pk, now):
+        return True
+    try:
+        return _send_due(job_pk, now)
+    finally:
+        JobSubmission.objects.filter(job_id=job_pk).update(leased_until=None)
+
+
+def sweep(now: datetime) -> int:
+    """Deliver whatever has been due for a while; stops at the first sign that the engine is down. Returns how many jobs were tried."""
+    old = now - LOST_AFTER
+    due = set(JobSubmission.objects.filter(answered_at=None, created_at__lt=old).values_list("job_id", flat=True))
+    due |= set(JobCommand.objects.filter(answered_at=None, requested_at__lt=old).values_list("job_id", flat=True))
+    for tried, job_pk in enumerate(sorted(due), start=1):
+        if not deliver(job_pk, now):
+            return tried
+    return len(due)
+
+
+def _lease(job_pk: int, now: datetime) -> bool:
+    free = Q(leased_until=None) | Q(leased_until__lt=now)
+    return bool(JobSubmission.objects.filter(free, job_id=job_pk).update(leased_until=now + LEASE))
+
+
+def _send_due(job_pk: int, now: datetime) -> bool:
+    submission = JobSubmission.objects.select_related("job").get(job_id=job_pk)
+    if submission.answered_at is None and not _send(submission, now, _submit):
+        return False
+    for command in JobCommand.objects.select_related("job").filter(job_id=job_pk, answered_at=None).order_by("id")[:MAX_CALLS]:
+        if not _send(command, now, _command):
+            return False
+    return True
+
+
+def _send(row: JobSubmission | JobCommand, now: datetime, call) -> bool:
+    """One call and its outcome on the row. False: not answered, to be sent again."""
+    kind = type(row)
+    kind.objects.filter(pk=row.pk).update(attempts=F("attempts") + 1)
+    try:
+        error = call(row, now)
+    except gateway.EngineDown as down:
+        log.warning("delivery_postponed", job=row.job.public_id, what=kind.__name__, reason=str(down))
+        kind.objects.filter(pk=row.pk).update(last_error=str(down)[:500])
+        return False
+    kind.objects.filter(pk=row.pk).update(answered_at=now, last_error=error[:500])
+    return True
+
+
+def _submit(submission: JobSubmission, now: datetime) -> str:
+    job = submission.job
+    try:
+        gateway.engine().submit(job.public_id, submission.body)
+    except gateway.EngineRefused as refused:
+        log.error("submission_refused", job=job.public_id, status=refused.status, problems=refused.problems, reason=str(refused))
+        if job.state == State.SUBMITTED:
+            lifecycle.refuse(job, refused.problems or [("spec", str(refused))], now)
+        return str(refused)
+    return ""
+
+
+def _command(command: JobCommand, now: datetime) -> str:
+    """A refusal is an answer: 409 means that the job had ended before, 404 that the engine never took it."""
+    job = command.job
+    if job.state not in OPEN_STATES:
+        return "the job had ended before"
+    try:
+        gateway.engine().command(job.public_id, command.kind, command.reason)
+    except gateway.EngineRefused as refused:
+        log.warning("command_refused", job=job.public_id, command=command.kind, status=refused.status, reason=str(refused))
+        return str(refused)
+    return ""

@@ -1,0 +1,93 @@
+"""The job form's fields, read off the spec's JSON schema: a new field in ``engine.spec`` appears in the form by itself, under "advanced"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from engine.spec import LORA_TARGETS, JobSpec
+
+SECTIONS = ("rollout", "train", "lora", "eval")
+# Shown at once; all others are folded away.
+BASIC = (
+    "train.steps",
+    "train.learning_rate",
+    "rollout.prompts_per_step",
+    "rollout.group_size",
+    "rollout.max_prompt_tokens",
+    "rollout.max_new_tokens",
+)
+
+# Words for people. What is missing here takes its name and description from the schema.
+_WORDS = {
+    "train.steps": ("Training steps", "How many times the model is updated. Each step commits one version that you can download."),
+    "train.learning_rate": (
+        "Learning rate",
+        "How far each step moves the adapter. Too high unlearns the model; 0 is a control run that changes nothing.",
+    ),
+    "rollout.prompts_per_step": ("Prompts per step", "Different questions in each step (the batch). More is steadier and slower."),
+    "rollout.group_size": (
+        "Completions per prompt",
+        "Answers sampled per question. They are compared with each other: all right or all wrong teaches nothing.",
+    ),
+    "rollout.max_prompt_tokens": ("Longest prompt", "In tokens. Longer prompts are refused before the job starts."),
+    "rollout.max_new_tokens": ("Longest completion", "In tokens. A completion is cut here and counted as truncated."),
+    "rollout.temperature": ("Temperature", "1 samples from the model as it is; lower is more cautious, higher explores more."),
+    "lora.rank": ("Adapter rank", "Width of the adapter. More can learn more and costs more memory."),
+    "lora.alpha": ("Adapter alpha", "The adapter's effect is multiplied by alpha ÷ rank."),
+    "lora.target_modules": ("Adapted layers", "Which matrices of each layer get an adapter."),
+    "train.clip_low": ("Clip below", "How far a token's probability may fall in one step before its gradient is cut."),
+    "train.clip_high": ("Clip above", "How far a token's probability may rise in one step before its gradient is cut."),
+    "train.weight_decay": ("Weight decay", "Pulls the adapter towards zero. 0 is usual."),
+    "train.max_grad_norm": ("Largest gradient norm", "Longer gradients are scaled down to this."),
+    "train.importance_cap": ("Importance cap", "Bounds the correction for the difference between sampler and trainer, per token."),
+    "train.micro_batch_tokens": ("Tokens per forward pass", "Larger is faster and needs more memory. It does not change the result."),
+    "train.max_nonfinite_steps": ("Non-finite steps allowed", "So many broken gradients in a row end the job."),
+    "eval.every": ("Evaluate every", "In versions. 0 measures only the first and the last version."),
+    "eval.max_rows": ("Evaluation rows", "At most so many held-out rows per evaluation."),
+    "eval.temperature": ("Evaluation temperature", "0 takes the likeliest token each time."),
+    "seed": ("Seed", "The order of prompts and all sampling follow from it."),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Knob:
+    """One field of the spec. ``kind``: integer | number | string | choices; limits are the schema's, None where it has none."""
+
+    path: str
+    label: str
+    help: str
+    kind: str
+    default: Any
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def basic(self) -> bool:
+        return self.path in BASIC
+
+
+def knobs() -> list[Knob]:
+    """Every field a person may set, basic ones first in reading order. Constants and references are left out."""
+    found = {knob.path: knob for knob in _walk(JobSpec.model_json_schema())}
+    return [found[path] for path in BASIC] + [knob for path, knob in found.items() if path not in BASIC]
+
+
+def _walk(schema: dict[str, Any]) -> Iterator[Knob]:
+    for section in SECTIONS:
+        definition = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]
+        for name, field in definition["properties"].items():
+            if "const" not in field:
+                yield _knob(f"{section}.{name}", field)
+    yield _knob("seed", schema["properties"]["seed"])
+
+
+def _knob(path: str, field: dict[str, Any]) -> Knob:
+    label, text = _WORDS.get(path, (field["title"].capitalize(), field.get("description", "")))
+    choices = tuple(field.get("enum", ())) or (LORA_TARGETS if field["type"] == "array" else ())
+    kind = "choices" if field["type"] == "array" else field["type"]
+    minimum = field.get("minimum", field.get("exclusiveMinimum"))
+    maximum = field.get("maximum", field.get("exclusiveMaximum"))
+    return Knob(path=path, label=label, help=text, kind=kind, default=field["default"], minimum=minimum, maximum=maximum, choices=choices)

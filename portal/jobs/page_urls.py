@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from django.urls import path
+
+from portal.jobs import views
+
+app_name = "jobs"
+urlpatterns = [
+    path("", views.index, name="list"),
+    path("new/", views.new, name="new"),
+    path("<str:public_id>/", views.detail, name="detail"),
+    path("<str:public_id>/events/", views.events, name="events"),
+    path("<str:public_id>/cancel/", views.cancel, name="cancel"),
+    path("<str:public_id>/pause/", views.pause, name="pause"),
+    path("<str:public_id>/resume/", views.resume, name="resume"),
+    path("<str:public_id>/adapter/<str:version>/", views.adapter, name="adapter"),
+]

@@ -1,0 +1,173 @@
+"""Jobs in the browser: the list, the form, the live run page, and the commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from portal import gateway
+from portal.errors import Invalid
+from portal.jobs import actions, catalog, forms, presets
+from portal.jobs.downloads import adapter_response
+from portal.jobs.listing import rows
+from portal.jobs.live import MAX_EVENTS, events_after
+from portal.jobs.models import OPEN_STATES, Job, State
+from portal.pages.access import tenant_page, wants_json
+from tenants.models import Tenant
+
+JOBS_PER_PAGE = 25
+_FILTERS = {"open": OPEN_STATES, "ended": (State.SUCCEEDED, State.FAILED, State.CANCELLED)}
+
+
+@never_cache
+@require_safe
+@tenant_page
+def index(request: HttpRequest) -> HttpResponse:
+    """With ``HX-Request`` only the table: the list refreshes itself from the same template."""
+    chosen = request.GET.get("show") if request.GET.get("show") in _FILTERS else ""
+    jobs = request.tenant.jobs.select_related("dataset", "created_by")
+    page = Paginator(jobs.filter(state__in=_FILTERS[chosen]) if chosen else jobs, JOBS_PER_PAGE).get_page(request.GET.get("page"))
+    context = {"rows": rows(page.object_list), "page": page, "show": chosen, "now": timezone.now()}
+    return render(request, "jobs/table.html" if request.headers.get("HX-Request") else "jobs/list.html", context)
+
+
+@tenant_page
+def new(request: HttpRequest) -> HttpResponse:
+    models = catalog.known_models(timezone.now())
+    form = forms.JobForm(request.tenant, models, request.POST or None, initial=_initial(request.tenant, request.GET))
+    if form.is_valid() and (job := _create(request, form)):
+        return redirect("jobs:detail", job.public_id)
+    context = {
+        "form": form,
+        "models": {model.name: model.model_dump() for model in models},
+        "presets": [(preset, preset.obstacle(models)) for preset in presets.PRESETS],
+        "chosen": request.GET.get("preset", "" if form.is_bound or request.GET.get("from") else presets.PRESETS[0].key),
+        "values": {preset.key: preset.values for preset in presets.PRESETS},
+    }
+    return render(request, "jobs/new.html", context, status=422 if form.errors else 200)
+
+
+@never_cache
+@require_safe
+@tenant_page
+def detail(request: HttpRequest, public_id: str) -> HttpResponse:
+    job = _job(request, public_id)
+    return render(request, "jobs/detail.html", {"job": job, "run": _run(job), "spec": job.spec, "completions": _completions(job.spec)})
+
+
+@never_cache
+@require_safe
+@tenant_page
+def events(request: HttpRequest, public_id: str) -> HttpResponse:
+    """History for the run page, and what it fetches after a gap. ``job`` tells of an ending that no event reported."""
+    job = _job(request, public_id)
+    after = request.GET.get("after", "0")
+    if not (after.isascii() and after.isdigit() and len(after) <= 10):
+        return JsonResponse(
+            {"error": {"message": "after must be an event number", "type": "invalid", "param": "after", "code": "invalid"}}, status=400
+        )
+    found = events_after(job, int(after))
+    known = {"state": job.state, "state_reason": job.state_reason, "last_seq": job.last_seq, "ended_at": job.ended_at}
+    return JsonResponse(
+        {"events": found, "last": found[-1]["seq"] if found else int(after), "more": len(found) == MAX_EVENTS, "job": known}
+    )
+
+
+@require_POST
+@tenant_page
+def cancel(request: HttpRequest, public_id: str) -> HttpResponse:
+    return _command(request, public_id, actions.cancel_job, "The job is asked to stop.")
+
+
+@require_POST
+@tenant_page
+def pause(request: HttpRequest, public_id: str) -> HttpResponse:
+    return _command(request, public_id, actions.pause_job, "The job pauses after the step that is running.")
+
+
+@require_POST
+@tenant_page
+def resume(request: HttpRequest, public_id: str) -> HttpResponse:
+    return _command(request, public_id, actions.resume_job, "The job takes its place in the queue again.")
+
+
+@require_safe
+@tenant_page
+def adapter(request: HttpRequest, public_id: str, version: str) -> HttpResponse:
+    """The engine's archive, passed through."""
+    job = _job(request, public_id)
+    if version != "latest" and not (version.isascii() and version.isdigit() and len(version) <= 7):
+        raise Http404
+    try:
+        return adapter_response(request, job, version)
+    except gateway.EngineRefused as error:
+        if error.status == 404:
+            raise Http404 from error
+        messages.error(request, f"The adapter could not be fetched: {error}")
+    except gateway.EngineDown:
+        messages.error(request, "The engine does not answer just now, so the adapter cannot be fetched. Try again in a minute.")
+    return redirect("jobs:detail", job.public_id)
+
+
+def _job(request: HttpRequest, public_id: str) -> Job:
+    return get_object_or_404(request.tenant.jobs.select_related("dataset", "reward", "created_by"), public_id=public_id)
+
+
+def _create(request: HttpRequest, form: forms.JobForm) -> Job | None:
+    try:
+        return actions.create_job(request.tenant, request.user, form.raw(), timezone.now())
+    except Invalid as refusal:
+        form.refuse(refusal.problems)
+        return None
+
+
+def _command(request: HttpRequest, public_id: str, act: Any, done: str) -> HttpResponse:
+    """Our script gets an empty 202 and waits for the event; a form without script gets the page with a message."""
+    job = _job(request, public_id)
+    try:
+        act(request.tenant, request.user, job, timezone.now())
+    except Invalid as refusal:
+        message = "; ".join(text for _, text in refusal.problems)
+        if wants_json(request):
+            return JsonResponse({"error": {"message": message, "type": "conflict", "param": None, "code": refusal.code}}, status=409)
+        messages.error(request, message.capitalize())
+    else:
+        if wants_json(request):
+            return HttpResponse(status=202)
+        messages.success(request, done)
+    return redirect("jobs:detail", job.public_id)
+
+
+def _initial(tenant: Tenant, query: Any) -> dict[str, Any]:
+    """``?from=job_…`` copies one of the tenant's jobs, ``?dataset=`` and ``?reward=`` choose, ``?preset=`` fills in."""
+    chosen = {key: query[key] for key in ("dataset", "reward") if key in query}
+    if "from" not in query:
+        return {**presets.find(query.get("preset")).values, **chosen}
+    job = get_object_or_404(tenant.jobs.select_related("dataset", "reward"), public_id=query["from"])
+    copied = {"name": f"{job.name} (copy)"[:100], "dataset": job.dataset.public_id, "reward": job.reward.public_id}
+    return {**forms.initial(job.spec), **copied, **chosen}
+
+
+def _run(job: Job) -> dict[str, Any]:
+    """What the run page's script starts from; everything else comes as events."""
+    return {
+        "id": job.public_id,
+        "steps": job.steps,
+        "state": job.state,
+        "submitted_at": job.submitted_at.isoformat(),
+        "events_url": reverse("jobs:events", args=[job.public_id]),
+        "socket_path": f"/ws/jobs/{job.public_id}/",
+        "adapter_url": reverse("jobs:adapter", args=[job.public_id, "0"]),
+    }
+
+
+def _completions(spec: dict[str, Any]) -> int:
+    return spec["rollout"]["prompts_per_step"] * spec["rollout"]["group_size"]

@@ -1,0 +1,57 @@
+"""Rewards in the browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_safe
+
+from portal.datasets.preview import first_item
+from portal.errors import Invalid
+from portal.pages.access import tenant_page
+from portal.rewards.actions import create_reward
+from portal.rewards.forms import GRADERS, RewardForm
+from portal.rewards.models import Reward
+from tenants.models import Tenant
+
+_EXAMPLE_ITEM = {"prompt": "What is 6 times 7?", "answer": "42"}
+
+
+@require_safe
+@tenant_page
+def index(request: HttpRequest) -> HttpResponse:
+    return render(request, "rewards/list.html", {"rewards": request.tenant.rewards.select_related("created_by")})
+
+
+@tenant_page
+def new(request: HttpRequest) -> HttpResponse:
+    form = RewardForm(request.POST or None)
+    if form.is_valid() and (reward := _create(request, form)):
+        return redirect("rewards:detail", reward.public_id)
+    context = {"form": form, "graders": GRADERS, "items": _examples(request.tenant)}
+    return render(request, "rewards/new.html", context, status=422 if form.errors else 200)
+
+
+@require_safe
+@tenant_page
+def detail(request: HttpRequest, public_id: str) -> HttpResponse:
+    reward = get_object_or_404(request.tenant.rewards.select_related("created_by"), public_id=public_id)
+    title, text = next(((title, text) for kind, title, text in GRADERS if kind == reward.kind), (reward.kind, ""))
+    context = {"reward": reward, "title": title, "text": text, "jobs": reward.jobs.all()[:10]}
+    return render(request, "rewards/detail.html", context)
+
+
+def _create(request: HttpRequest, form: RewardForm) -> Reward | None:
+    try:
+        return create_reward(request.tenant, request.user, form.cleaned_data["name"], form.grader())
+    except Invalid as refusal:
+        form.refuse(refusal.problems)
+        return None
+
+
+def _examples(tenant: Tenant) -> dict[str, dict[str, Any]]:
+    """Rows for the live example: the first of each of the newest datasets, or a made-up one."""
+    found = {dataset.name: first_item(dataset) for dataset in tenant.datasets.all()[:5]}
+    return found or {"An example": _EXAMPLE_ITEM}

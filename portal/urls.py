@@ -1,0 +1,21 @@
+"""Every path of the site. Pages, API, operators' records and third-party account pages each keep to their own prefix."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+
+from portal import csp, health
+
+urlpatterns = [
+    path("", include("portal.pages.page_urls")),
+    path("datasets/", include(("portal.datasets.page_urls", "datasets"))),
+    path("rewards/", include(("portal.rewards.page_urls", "rewards"))),
+    path("jobs/", include(("portal.jobs.page_urls", "jobs"))),
+    path("settings/tokens/", include(("portal.tokens.page_urls", "tokens"))),
+    path("accounts/", include("allauth.urls")),
+    path("api/", include("portal.api.urls")),
+    path("admin/", admin.site.urls),
+    path("csp-report/", csp.report, name="csp-report"),
+    path("healthz", health.healthz, name="healthz"),
+]
