@@ -1,0 +1,40 @@
+# Run `make` to see what there is. Needs Python 3.11 or 3.12 (with venv); everything else is installed into .venv.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export PYTHON VENV DEVICE TORCH_INDEX MODEL EXIT LR STAGE
+PORT ?= 8800
+RUN := $(or $(VENV),.venv)/bin/python
+export MARLAAS_WEB_PORT ?= $(PORT)
+ifdef MODEL
+export MARLAAS_MODEL := $(MODEL)
+endif
+
+.PHONY: help setup demo up down test bench soak
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  \033[1mmake %-6s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  Settings: PORT=8800  MODEL=tiny-math|smollm2-135m|DIRECTORY|HUB/NAME  DEVICE=cpu|cuda  PYTHON=…  TORCH_INDEX=…"
+
+setup: ## Install what running needs into .venv (quick when nothing changed)
+	@deploy/install.sh run
+
+demo: setup ## Three tenants train at once on this machine; leaves the site up. EXIT=1 ends with the jobs; LR=0 is the control run
+	@exec $(RUN) -m deploy.demo
+
+up: setup ## Start the site and its engine, and watch them until Ctrl-C
+	@exec $(RUN) -m deploy.supervisor up
+
+down: ## Stop what `make up` or `make demo` started
+	@if [ -x $(RUN) ]; then exec $(RUN) -m deploy.supervisor down; else echo "Nothing is installed, so nothing runs."; fi
+
+test: ## Run every test (about 20 minutes on two cores). STAGE=unit|engine|portal|postgres|stack|browser runs one stage
+	@deploy/install.sh test
+	@exec $$(deploy/install.sh which-test) -m tests.run $(STAGE)
+
+bench: setup ## Measure the engine regime by regime; writes var/bench.json
+	@exec $(RUN) -m engine.bench $(ARGS)
+
+soak: ## The tests that take too long for `make test`
+	@deploy/install.sh test
+	@exec $$(deploy/install.sh which-test) -m tests.run soak

@@ -1,0 +1,146 @@
+"""Runs the whole suite in stages: ``python -m tests.run [stage …]``. What ``make test`` and CI call.
+
+Each stage has a deadline and is a pytest run of its own, since what it may import, and on which database it runs, differs. The last
+stage proves that every test of the tree ran in one of them. Nothing is skipped: see ``tests/plugins/nothing_skipped.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import postgres
+
+ROOT = Path(__file__).resolve().parent.parent
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ELSEWHERE = "not engine and not browser and not stack and not soak"
+PORTAL = ("tests/portal", "tests/tenants")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """``command``: words after the interpreter. ``tests``: it runs pytest and reports which tests passed."""
+
+    name: str
+    command: tuple[str, ...]
+    deadline_seconds: int
+    tests: bool = True
+    on_postgres: bool = False
+    needs_browser: bool = False
+
+
+def pytest_stage(name: str, deadline_seconds: int, *words: str, **more: bool) -> Stage:
+    return Stage(name=name, command=("-m", "pytest", "-q", "--durations=5", *words), deadline_seconds=deadline_seconds, **more)
+
+
+LIGHT = ("-p", "no:django", "-p", "no:playwright", "-p", "tests.plugins.light_imports")
+STAGES = (
+    Stage(name="style", command=("-m", "ruff", "check", "."), deadline_seconds=60, tests=False),
+    Stage(name="format", command=("-m", "ruff", "format", "--check", "."), deadline_seconds=60, tests=False),
+    pytest_stage(
+        "unit", 120, *LIGHT, "-m", f"{ELSEWHERE} and not postgres", "tests", *(f"--ignore={path}" for path in (*PORTAL, "tests/browser"))
+    ),
+    pytest_stage("portal", 400, "-m", f"{ELSEWHERE} and not postgres", *PORTAL),
+    pytest_stage("postgres", 400, "-m", ELSEWHERE, *PORTAL, on_postgres=True),
+    pytest_stage("engine", 900, "-m", "engine and not stack and not browser and not soak", "tests"),
+    pytest_stage("stack", 600, "-m", "stack and not browser and not soak", "tests"),
+    pytest_stage("browser", 600, "-m", "browser and not soak", "tests", needs_browser=True),
+)
+SOAK = (pytest_stage("soak", 7200, "-m", "soak", "tests"),)
+
+
+def main(names: list[str]) -> int:
+    stages = SOAK if names == ["soak"] else [stage for stage in STAGES if not names or stage.name in names]
+    if unknown := set(names) - {stage.name for stage in (*STAGES, *SOAK)}:
+        print(f"no such stage: {', '.join(sorted(unknown))}; there are {', '.join(stage.name for stage in STAGES)}", file=sys.stderr)
+        return 2
+    if any(stage.needs_browser for stage in stages) and not any(map(shutil.which, BROWSERS)):
+        print(f"The browser tests need Chromium, and there is none here. This line brings it:\n  {_browser_line()}", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="marlaas-tests-") as scratch:
+        ledger = Path(scratch) / "passed"
+        results = [(stage, *_timed(stage, ledger)) for stage in stages]
+        complete = bool(names) or _everything_ran(ledger)
+        passed = len(set(ledger.read_text().splitlines())) if ledger.exists() else 0
+    return _report(results, passed, complete)
+
+
+def _timed(stage: Stage, ledger: Path) -> tuple[int, float]:
+    print(f"\n=== {stage.name} ===", flush=True)
+    started = time.monotonic()
+    with _database(stage) as environment:
+        status = _run(stage, {**os.environ, **environment, "MARLAAS_TEST_LEDGER": str(ledger)})
+    return status, time.monotonic() - started
+
+
+@contextlib.contextmanager
+def _database(stage: Stage) -> Iterator[Mapping[str, str]]:
+    if not stage.on_postgres:
+        yield {}
+        return
+    with postgres.server() as url:
+        yield {"MARLAAS_TEST_DATABASE_URL": url}
+
+
+def _run(stage: Stage, environment: Mapping[str, str]) -> int:
+    """The stage's exit status. It runs in a process group of its own, so that a late or broken stage takes its services with it."""
+    process = subprocess.Popen([sys.executable, *stage.command], cwd=ROOT, env=dict(environment), process_group=0)
+    try:
+        return process.wait(stage.deadline_seconds)
+    except subprocess.TimeoutExpired:
+        print(f"{stage.name}: not done after {stage.deadline_seconds} s", file=sys.stderr)
+        return 124
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _everything_ran(ledger: Path) -> bool:
+    """Whether each test of the tree passed in some stage; names those that did not."""
+    print("\n=== complete ===", flush=True)
+    listing = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--no-header", "-m", "not soak", "tests"]
+    collected = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    known = {line for line in collected.stdout.splitlines() if "::" in line}
+    missed = sorted(known - set(ledger.read_text().splitlines() if ledger.exists() else ()))
+    for test in missed:
+        print(f"did not pass in any stage: {test}")
+    if collected.returncode:
+        print(collected.stdout[-3000:] + collected.stderr[-3000:])
+    return bool(known) and not missed and collected.returncode == 0
+
+
+def _report(results: list[tuple[Stage, int, float]], passed: int, complete: bool) -> int:
+    failed = sum(status != 0 for _, status, _ in results) + (not complete)
+    print("\n=== summary ===")
+    for stage, status, seconds in results:
+        print(f"  {'ok  ' if status == 0 else 'FAIL'}  {stage.name:9} {seconds:6.1f} s")
+    if not complete:
+        print("  FAIL  complete   some test ran in no stage, or did not pass")
+    print(f"  total {sum(seconds for *_, seconds in results):.0f} s")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _browser_line() -> str:
+    line = (
+        "apt-get install -y chromium"
+        if shutil.which("apt-get")
+        else "dnf install -y chromium"
+        if shutil.which("dnf")
+        else "install chromium"
+    )
+    return line if os.geteuid() == 0 or line.startswith("install") else f"sudo {line}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

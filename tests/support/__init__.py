@@ -1,0 +1,1 @@
+"""What several test stages need and no test is."""
