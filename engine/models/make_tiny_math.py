@@ -2,8 +2,8 @@
 
     python -m engine.models.make_tiny_math --out engine/models/tiny_math
 
-Two phases. *Skill*: supervised on right answers until the model knows the four tasks. *Slips*: a few hundred steps in which more
-than half of the answers are wrong, most of them in one systematic way (a carry too many, the smaller number, the word as it was). Afterwards
+Two phases. *Skill*: supervised on right answers until the model knows the four tasks. *Slips*: a few hundred steps in which more than
+half of the answers are wrong, most of them in one systematic way (a carry too many, the smaller number, the word as it was). Afterwards
 the model knows the answer but samples it less than half of the time, as real base models do, which is what reinforcement learning
 sharpens. Slips are the rule on half of the prompts and less likely on the others, so greedy decoding errs too.
 
