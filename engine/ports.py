@@ -24,6 +24,18 @@ class PortError(Exception):
         self.attribution = attribution
 
 
+class LoadRefused(PortError):
+    """The sampler would not load an adapter, or loaded it without effect. It was never served."""
+
+
+class SamplerDied(PortError):
+    """The sampler's engine is gone or stuck; its process should end and be started anew."""
+
+
+class Aborted(PortError):
+    """The work was cancelled by ``RolloutPort.abort``."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
     """One dataset row as the sampler needs it. ``messages``: chat turns; ``item``: every column, for the grader."""
