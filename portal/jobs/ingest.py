@@ -1,0 +1,204 @@
+"""Pull the engine's numbered stream into rows: exactly once, in order, whatever dies in between.
+
+One transaction stores a page of events, applies lifecycle and moves the cursor by compare-and-set; a second ingester loses that set and
+rolls back. Announcements go out after the commit and may be lost: whoever listens reads rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, transaction
+from django.utils import timezone
+from pydantic import ValidationError
+
+from engine.events import Event
+from portal.gateway import AsyncGateway, EngineDown, EngineRefused
+from portal.jobs import catalog, lifecycle
+from portal.jobs.lifecycle import Fact, IllegalTransition, LostRace, View
+from portal.jobs.models import OPEN_STATES, EngineCursor, Job, JobEvent, JobSubmission, State
+
+log = structlog.get_logger(__name__)
+
+PAGE = 1000
+WAIT_SECONDS = 20.0
+BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class BadStream(Exception):
+    """The engine's answer breaks the contract; nothing of it is stored."""
+
+
+class CursorMoved(Exception):
+    """Another ingester stored this page first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """One answer of ``GET /events``, parsed."""
+
+    engine: str
+    epoch: int
+    last: int
+    events: list[Event]
+
+    @classmethod
+    def parse(cls, answer: dict[str, Any]) -> Page:
+        try:
+            events = [Event.model_validate(raw) for raw in answer["events"]]
+            page = cls(engine=str(answer["engine"]), epoch=int(answer["epoch"]), last=int(answer["last"]), events=events)
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            raise BadStream(f"an answer that is no page of events: {error}") from error
+        offsets = [event.offset for event in events]
+        if offsets != sorted(set(offsets)):
+            raise BadStream(f"offsets out of order: {offsets[:20]}")
+        return page
+
+
+@dataclass(kw_only=True)
+class Ingester:
+    """``announce(group, seq)`` is awaited after each commit; ``clock`` gives now."""
+
+    gateway: AsyncGateway
+    announce: Callable[[str, int], Awaitable[None]]
+    clock: Callable[[], datetime] = timezone.now
+    wait_seconds: float = WAIT_SECONDS
+    failures: int = field(default=0, init=False)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Whatever fails is tried again with growing pauses: the cursor has not moved."""
+        while True:
+            try:
+                await self.pull()
+                self.failures = 0
+            except (EngineDown, EngineRefused) as error:
+                await self._pause("engine_away", error)
+            except BadStream as error:
+                log.error("bad_stream", exc_info=True)
+                await self._pause("bad_stream", error)
+            except (CursorMoved, LostRace) as error:
+                await self._pause("ingest_race", error)
+
+    async def pull(self) -> int:
+        """One long poll and the storing of its answer; the number of new events."""
+        cursor = await sync_to_async(current_cursor)()
+        answer = await self.gateway.events(cursor.offset, self.wait_seconds, PAGE)
+        page = Page.parse(answer)
+        if page.engine != cursor.engine:
+            await sync_to_async(change_engine)(page.engine, page.epoch, self.clock())
+            return 0  # the answer was to another journal's cursor
+        if page.last < cursor.offset:
+            raise BadStream(f"the journal of {page.engine} went back from {cursor.offset} to {page.last}: was it restored from a backup?")
+        reached = await sync_to_async(store)(page, cursor.offset, self.clock())
+        for group, seq in reached.items():
+            await self._announce(group, seq)
+        return len(page.events)
+
+    async def _announce(self, group: str, seq: int) -> None:
+        try:
+            await self.announce(group, seq)
+        except Exception:  # whatever the channel layer's server does: sockets read the rows at their next ping
+            log.warning("announcement_lost", group=group, seq=seq, exc_info=True)
+
+    async def _pause(self, event: str, error: Exception) -> None:
+        seconds = BACKOFF_SECONDS[min(self.failures, len(BACKOFF_SECONDS) - 1)]
+        self.failures += 1
+        if self.failures in (1, 10, 100):
+            log.warning(event, reason=str(error), failures=self.failures, next_try_seconds=seconds)
+        await asyncio.sleep(seconds)
+
+
+def current_cursor() -> EngineCursor:
+    """The cursor of the engine that answered last; an empty one before any has."""
+    close_old_connections()
+    return EngineCursor.objects.filter(current=True).first() or EngineCursor()
+
+
+def change_engine(engine: str, epoch: int, now: datetime) -> None:
+    """Another journal answers: its cursor (at 0 when it is new) becomes the current one, and open jobs of the old one end with the reason."""
+    with transaction.atomic():
+        EngineCursor.objects.exclude(engine=engine).update(current=False)
+        EngineCursor.objects.update_or_create(engine=engine, defaults={"current": True, "epoch": epoch, "updated_at": now})
+        lost = Job.objects.filter(state__in=OPEN_STATES).exclude(engine__in=("", engine))
+        for job in lost.select_for_update():
+            lifecycle.orphan(job, now)
+            log.error("job_orphaned", job=job.public_id, engine=job.engine, new_engine=engine)
+        # Sent to the old engine, but not heard of from there: the sweeper sends them again, which is idempotent.
+        JobSubmission.objects.filter(job__state=State.SUBMITTED).update(answered_at=None)
+    log.warning("engine_changed", engine=engine, epoch=epoch)
+    catalog.refresh(now)
+
+
+def store(page: Page, after: int, now: datetime) -> dict[str, int]:
+    """Store what is new in ``page`` in one transaction; {group: last seq} of the jobs that grew. Raises ``CursorMoved``, ``LostRace``."""
+    if not page.events:
+        return {}
+    with transaction.atomic():
+        moved = EngineCursor.objects.filter(engine=page.engine, offset=after).update(
+            offset=page.events[-1].offset, epoch=page.epoch, updated_at=now
+        )
+        if not moved:
+            raise CursorMoved(f"{page.engine} is no longer at {after}")
+        return {job.group: job.last_seq for job in _store_by_job(page)}
+
+
+def _store_by_job(page: Page) -> list[Job]:
+    by_job: dict[str, list[Event]] = defaultdict(list)
+    for event in page.events:
+        if event.job:
+            by_job[event.job].append(event)
+    jobs = {job.public_id: job for job in Job.objects.select_for_update().filter(public_id__in=by_job)}
+    for unknown in by_job.keys() - jobs.keys():
+        log.warning("events_of_unknown_job", job=unknown, count=len(by_job[unknown]))
+    return [job for public_id, job in jobs.items() if _store_events(job, by_job[public_id])]
+
+
+def _store_events(job: Job, events: list[Event]) -> bool:
+    """Rows and lifecycle for the events after ``job.last_seq``; earlier ones are repeats. Whether there were any."""
+    before = View.of(job)
+    fresh = [event for event in events if event.seq > before.last_seq]
+    if not fresh:
+        return False
+    _look_for_gaps(job, before.last_seq, fresh)
+    view = before
+    for event in fresh:
+        view = _advance(job, view, event)
+    JobEvent.objects.bulk_create(
+        JobEvent(tenant_id=job.tenant_id, job=job, seq=e.seq, kind=e.kind[:64], at=e.at, data=storable(e.data)) for e in fresh
+    )
+    lifecycle.write(job, before, view)
+    return True
+
+
+def _advance(job: Job, view: View, event: Event) -> View:
+    """An illegal fact is logged and stored, and moves nothing: the stream must not stand still for one job."""
+    fact = Fact(kind=event.kind, at=event.at, data=storable(event.data), seq=event.seq, engine=event.engine)
+    try:
+        return lifecycle.advance(view, fact)
+    except IllegalTransition:
+        log.error("illegal_transition", job=job.public_id, kind=event.kind, seq=event.seq, exc_info=True)
+        return lifecycle.seen(view, fact)
+
+
+def _look_for_gaps(job: Job, last: int, fresh: list[Event]) -> None:
+    expected = list(range(last + 1, last + 1 + len(fresh)))
+    if (found := [event.seq for event in fresh]) != expected:
+        log.error("events_with_gap", job=job.public_id, after=last, found=found[:50])
+
+
+def storable(value: Any) -> Any:
+    """``value`` without what PostgreSQL's JSON refuses: NUL characters, lone surrogates, NaN and infinities (the latter become null)."""
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {storable(key): storable(inner) for key, inner in value.items()}
+    return [storable(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import structlog
+from channels.layers import get_channel_layer
+from django.core.management.base import BaseCommand
+
+from portal.gateway import async_engine
+from portal.jobs.ingest import Ingester
+
+log = structlog.get_logger(__name__)
+
+
+class Command(BaseCommand):
+    help = "Pull the engine's events into the database and wake the live pages. One process; SIGTERM ends it after the page in hand."
+
+    def handle(self, **_: Any) -> None:
+        asyncio.run(_serve())
+
+
+async def _serve() -> None:
+    layer = get_channel_layer()
+    gateway = async_engine()
+
+    async def announce(group: str, seq: int) -> None:
+        await layer.group_send(group, {"type": "job.events", "seq": seq})
+
+    task = asyncio.create_task(Ingester(gateway=gateway, announce=announce).run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    log.info("ingester_started")
+    try:
+        await task
+    except asyncio.CancelledError:
+        log.info("ingester_stopped")
+    finally:
+        await gateway.close()

@@ -1,0 +1,178 @@
+"""An engine for the portal's tests: the HTTP of the contract, answered from memory.
+
+In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pages: ``python -m tests.portal.fake_engine --port 8801
+[--secret S] [--speed 4]`` plays every submitted job by ``fake_script``.
+
+What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
+fairly or journaled to disk, ``/policy``, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test writes each event.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import uuid
+import zipfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+
+from engine.spec import ModelInfo, SpecError, check_against, kv_bytes, parse_job, parse_submission
+from tests.portal import fake_script
+
+TINY = ModelInfo(
+    name="tiny-math",
+    max_context_tokens=128,
+    max_rank=16,
+    target_modules=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+    kv_bytes_per_token=4096,
+    kv_budget_bytes=1 << 30,
+    job_slots=8,
+    description="A small model that does sums",
+)
+_ENDED = ("succeeded", "failed", "cancelled")
+_T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class FakeEngine:
+    """``journal`` is the whole truth; ``calls`` is what was asked. ``down``: every call fails as if nothing listened."""
+
+    def __init__(self, *, secret: str = "test-secret", clock: Callable[[], datetime] | None = None):
+        self.secret = secret
+        self.engine = uuid.uuid4().hex
+        self.epoch = 1
+        self.down = False
+        self.models = [TINY]
+        self.journal: list[dict[str, Any]] = []
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.calls: list[tuple[str, str]] = []
+        self._clock = clock or self._next_second
+
+    def transport(self) -> httpx.MockTransport:
+        return httpx.MockTransport(self.handle)
+
+    def emit(self, job: str, kind: str, **data: Any) -> dict[str, Any]:
+        """Append an event of ``job``, numbered as the real journal numbers it."""
+        seq = 1 + max((e["seq"] for e in self.journal if e["job"] == job), default=0)
+        event = {"schema_version": 1, "engine": self.engine, "epoch": self.epoch, "offset": len(self.journal) + 1, "job": job, "seq": seq}
+        event |= {"kind": kind, "at": self._clock().isoformat(), "data": data}
+        self.journal.append(event)
+        return event
+
+    def ended(self, job: str) -> bool:
+        return any(e["kind"] == "ended" for e in self.journal if e["job"] == job)
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        self.calls.append((request.method, request.url.path))
+        if self.down:
+            raise httpx.ConnectError("connection refused", request=request)
+        if request.url.path == "/healthz":
+            return httpx.Response(200, json={"ok": True, "epoch": self.epoch})
+        if request.headers.get("Authorization") != f"Bearer {self.secret}":
+            return _error(401, "wrong secret")
+        for method, pattern, name in _ROUTES:
+            if method == request.method and (match := re.fullmatch(pattern, request.url.path)):
+                return getattr(self, name)(request, *match.groups())
+        return _error(404, f"no such path {request.url.path}")
+
+    def _submit(self, request: httpx.Request, job: str) -> httpx.Response:
+        body = json.loads(request.content)
+        try:
+            submission = parse_submission(body)
+            self._check(submission.spec)
+        except SpecError as error:
+            return _error(422, str(error), error.problems)
+        if (known := self.jobs.get(job)) is not None:
+            return httpx.Response(200, json={"job": job, "created": False}) if known == body else _error(409, "this job has another body")
+        self.jobs[job] = body
+        self.emit(job, "accepted", **body, kv_bytes=kv_bytes(submission.spec, TINY.kv_bytes_per_token))
+        return httpx.Response(200, json={"job": job, "created": True})
+
+    def _check(self, spec: Any) -> None:
+        known = {model.name: model for model in self.models}
+        if spec.base_model not in known:
+            raise SpecError([("spec.base_model", f"unknown model {spec.base_model}")])
+        check_against(spec, known[spec.base_model])
+
+    def _command(self, request: httpx.Request, job: str, kind: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        if self.ended(job):
+            return _error(409, "the job has ended")
+        reason = json.loads(request.content or b"{}").get("reason", "")
+        if kind == "cancel":
+            self.emit(job, "stop_requested", outcome="cancelled", reason=reason, attribution="user")
+        else:
+            self.emit(job, {"pause": "pause_requested", "resume": "resumed"}[kind])
+        return httpx.Response(202, json={"job": job})
+
+    def _events(self, request: httpx.Request) -> httpx.Response:
+        after, limit = int(request.url.params["after"]), int(request.url.params.get("limit", 1000))
+        page = self.journal[after : after + limit]
+        return httpx.Response(200, json={"engine": self.engine, "epoch": self.epoch, "events": page, "last": len(self.journal)})
+
+    def _models(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"models": [model.model_dump(mode="json") for model in self.models]})
+
+    def _status(self, request: httpx.Request) -> httpx.Response:
+        jobs = [{"job": job, "tenant": body["tenant"], "state": "queued", "version": 0} for job, body in self.jobs.items()]
+        return httpx.Response(200, json={"engine": self.engine, "epoch": self.epoch, "admission": "open", "jobs": jobs})
+
+    def _estimate(self, request: httpx.Request) -> httpx.Response:
+        try:
+            spec = parse_job(json.loads(request.content))
+        except SpecError as error:
+            return _error(422, str(error), error.problems)
+        needed = kv_bytes(spec, TINY.kv_bytes_per_token)
+        answer = {"kv_bytes": needed, "budget_bytes": TINY.kv_budget_bytes, "runs_alone": needed > TINY.kv_budget_bytes, "problems": []}
+        return httpx.Response(200, json=answer)
+
+    def _adapter(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
+        head = max((e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "step"), default=0)
+        wanted = head if version == "latest" else int(version)
+        if job not in self.jobs or wanted > head:
+            return _error(404, "no such version")
+        return httpx.Response(200, content=_archive(wanted), headers={"X-Policy-Version": str(wanted), "Content-Type": "application/zip"})
+
+    def _rollouts(self, request: httpx.Request, job: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        version = int(request.url.params.get("version", 0))
+        return httpx.Response(200, json=fake_script.rollouts(job, version, self.jobs[job]["spec"]))
+
+    def _next_second(self) -> datetime:
+        return _T0 + timedelta(seconds=len(self.journal))
+
+
+_ROUTES = (
+    ("PUT", r"/jobs/([^/]+)", "_submit"),
+    ("POST", r"/jobs/([^/]+)/(cancel|pause|resume)", "_command"),
+    ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
+    ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
+    ("GET", "/events", "_events"),
+    ("GET", "/models", "_models"),
+    ("GET", "/status", "_status"),
+    ("POST", "/estimate", "_estimate"),
+)
+
+
+def _error(status: int, message: str, problems: Any = ()) -> httpx.Response:
+    listed = [{"field": field, "message": text} for field, text in problems]
+    return httpx.Response(status, json={"error": {"message": message, "type": "x", "param": None, "code": "x", "problems": listed}})
+
+
+def _archive(version: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("adapter_config.json", json.dumps({"peft_type": "LORA", "version": version}))
+        archive.writestr("adapter_model.safetensors", b"\0" * 1000)
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    from tests.portal.fake_server import main
+
+    main()
