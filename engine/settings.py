@@ -48,6 +48,7 @@ class EngineSettings(BaseSettings):
     regime: str = "marlaas"
     kv_gib: Annotated[float, Field(gt=0, le=4096)] = 1.0
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.6
+    dense_lora: bool = True
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
     start_deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     call_deadline_seconds: Annotated[float, Field(gt=0)] = 60.0
@@ -86,9 +87,7 @@ class EngineSettings(BaseSettings):
     def _short_runtime(self) -> EngineSettings:
         # Ray puts sockets about 60 bytes below its directory, and a Unix socket's path ends at 107 bytes.
         if len(str(self.runtime_dir)) > 45:
-            raise ValueError(
-                f"runtime: {self.runtime_dir} is too long for Unix sockets; set MARLAAS_RUNTIME to a path of at most 45 characters"
-            )
+            raise ValueError(f"{PREFIX}RUNTIME: {self.runtime_dir} is too long for Unix sockets; choose a path of at most 45 characters")
         return self
 
     @property
@@ -138,7 +137,13 @@ class EngineSettings(BaseSettings):
         return device.parse_cores(device.default_cores(device.available_cores())[which] if text is None else text)
 
     def device_profile(self) -> device.DeviceProfile:
-        return device.profile(self.device_kind, rollout_cores=self.rollout_core_ids, kv_gib=self.kv_gib, memory_share=self.memory_share)
+        return device.profile(
+            self.device_kind,
+            rollout_cores=self.rollout_core_ids,
+            kv_gib=self.kv_gib,
+            memory_share=self.memory_share,
+            dense_lora=self.dense_lora,
+        )
 
     def secret(self) -> str:
         """The bearer secret: from the environment, else from ``<state>/engine-secret``, which is made once, readable by its owner only."""
