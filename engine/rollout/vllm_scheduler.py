@@ -1,0 +1,71 @@
+"""vLLM's scheduler, counted: what each step held, written to a file that the worker process reads. Runs in the engine-core process.
+
+vLLM's own statistics say nothing about adapters per batch, and cost more. Named in ``AsyncEngineArgs(scheduler_cls=…)``; the file's
+path comes in ``additional_config``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+
+from engine.rollout.counters import Counters
+
+COUNTERS_KEY = "marlaas_counters"
+
+
+class _Counted:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._counters = Counters(Path(self.vllm_config.additional_config[COUNTERS_KEY]))
+
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        output = super().schedule(*args, **kwargs)
+        self._count(output)
+        return output
+
+    def _count(self, output: SchedulerOutput) -> None:
+        values = self._counters.values
+        if output.total_num_scheduled_tokens:
+            values["steps"] += 1
+            values["cached_tokens"] += sum(new.num_computed_tokens for new in output.scheduled_new_reqs)
+            decoding = self._decoding(output)
+            values["decode_tokens"] += decoding
+            values["prefill_tokens"] += output.total_num_scheduled_tokens - decoding
+            if decoding:
+                values["decode_steps"] += 1
+                values["decode_steps_with_2_adapters"] += self._holds_2_adapters(output)
+        values["preempted"] += len(output.preempted_req_ids or ())
+        values["running"], values["waiting"] = self.get_request_counts()
+        values["kv_used_ppm"] = int(self.kv_cache_manager.usage * 1e6)
+        self._counters.publish()
+
+    def _decoding(self, output: SchedulerOutput) -> int:
+        """Requests of this step that already have output, one token each (no speculation here)."""
+        cached = output.scheduled_cached_reqs
+        resumed = cached.resumed_req_ids
+        return sum(count > 0 and name not in resumed for name, count in zip(cached.req_ids, cached.num_output_tokens, strict=True))
+
+    def _holds_2_adapters(self, output: SchedulerOutput) -> bool:
+        first = None
+        for name in output.num_scheduled_tokens:
+            adapter = self.requests[name].lora_request
+            if adapter is None:
+                continue
+            if first is None:
+                first = adapter.lora_int_id
+            elif adapter.lora_int_id != first:
+                return True
+        return False
+
+
+class CountedScheduler(_Counted, Scheduler):
+    """For executors without asynchronous scheduling (CPU)."""
+
+
+class CountedAsyncScheduler(_Counted, AsyncScheduler):
+    """For executors with asynchronous scheduling; vLLM refuses to mix the two."""

@@ -1,0 +1,320 @@
+"""The only door to vLLM: one ``AsyncLLM`` with many LoRA adapters, made safe to share.
+
+    load(ref, files) ── files to a private folder ── add_lora(fresh id, job@version) ── probe ──▶ served
+    sample(ref, prompt) ── token ids in, token ids + log-probabilities out; salted with (tenant, job, version, load)
+    unload(job) ── removed once the last request under it has ended
+
+Each load has an id of its own that is never used again: vLLM was seen serving cached tokens of OLD weights under a reused one.
+After each load a probe compares a few log-probabilities with the base model's: an adapter whose names vLLM ignores would serve the base.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.device import DeviceProfile
+from engine.ports import AdapterRef, LoadRefused, PortError, SamplerDied, Snapshot
+from engine.rollout import adapters
+from engine.rollout.counters import Counters
+from engine.rollout.sampling import ROLLOUT_PRIORITY, Sampled, SampleParams
+from engine.spec import LORA_TARGETS
+
+log = logging.getLogger(__name__)
+
+PROBE_TOKENS = 12
+PROBE_LOGPROBS = 8
+# Larger than batch-dependent rounding; a smaller effect is told from none by an amplified copy of the adapter.
+PROBE_TOLERANCE = {"float32": 2e-5, "bfloat16": 5e-2, "float16": 5e-2}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplerConfig:
+    """``adapters``: how many may be in one batch (job slots, one for evaluation, one for chat). ``folder``: private, for adapter files.
+
+    ``call_seconds`` bounds every call to the engine that is not generation; overstaying it means that the engine is stuck.
+    """
+
+    model: Path
+    layers: int
+    vocabulary: int
+    profile: DeviceProfile
+    folder: Path
+    adapters: int
+    max_rank: int
+    max_context_tokens: int
+    max_sequences: int = 256
+    call_seconds: float = 30.0
+    extra_engine_args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Loaded:
+    ref: AdapterRef
+    request: Any  # vllm's LoRARequest
+    folder: Path
+    users: int = 0
+    unwanted: bool = False
+
+    @property
+    def salt(self) -> str:
+        return f"{self.ref.tenant}/{self.ref.name}#{self.ref.load_id}"
+
+
+class VllmSampler:
+    """Implements ``sampling.Sampler``. Every method may raise ``SamplerDied``, after which ``died`` is set and nothing works any more."""
+
+    def __init__(self, config: SamplerConfig, engine: Any, counters: Counters):
+        self._config, self._engine, self._counters = config, engine, counters
+        self._loaded: dict[tuple[str, str, int], _Loaded] = {}
+        self._loading: dict[tuple[str, str, int], asyncio.Task[_Loaded]] = {}
+        self._lora_ids = itertools.count(1)
+        self._request_ids = itertools.count(1)
+        self._tolerance = PROBE_TOLERANCE[config.profile.dtype]
+        self._base_probe: dict[int, float] = {}
+        self._proven_names: set[tuple[str, ...]] = set()
+        self.died = asyncio.Event()
+
+    @classmethod
+    async def start(cls, config: SamplerConfig) -> VllmSampler:
+        """Start vLLM (many seconds) and sample the base model's probe. ``profile.vllm_env`` must already be in the environment."""
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        counters_path = config.folder / f"counters-{os.getpid()}"
+        counters_path.unlink(missing_ok=True)
+        counters = Counters.create(counters_path)
+        arguments = AsyncEngineArgs(**engine_args(config, counters_path))
+        sampler = cls(config, await asyncio.to_thread(AsyncLLM.from_engine_args, arguments), counters)
+        sampler._base_probe = await sampler._probe(None)
+        return sampler
+
+    async def close(self) -> None:
+        """Stop the engine and remove the adapter files."""
+        self.died.set()
+        await asyncio.to_thread(self._engine.shutdown)
+        self._counters.close()
+        shutil.rmtree(self._config.folder, ignore_errors=True)
+
+    # Adapters
+
+    async def load(self, ref: AdapterRef, files: Snapshot) -> AdapterRef:
+        """Have (tenant, job, version) served; returns the ref it is loaded under, which is an earlier one if it was there already.
+
+        Raises ``LoadRefused`` when the adapter does not fit or has no effect; it is then not served.
+        """
+        key = (ref.tenant, ref.job, ref.version)
+        if key in self._loaded:
+            self._loaded[key].unwanted = False
+            return self._loaded[key].ref
+        if key not in self._loading:
+            task = asyncio.create_task(self._load(ref, files))
+            self._loading[key] = task
+            task.add_done_callback(lambda done: self._finish_load(key, done))
+        return (await asyncio.shield(self._loading[key])).ref
+
+    async def unload(self, job: str, *, keep_version: int | None = None) -> None:
+        """Drop the job's adapters but ``keep_version``; those in use go when their last request has ended."""
+        for loaded in list(self._loaded.values()):
+            if loaded.ref.job == job and loaded.ref.version != keep_version:
+                loaded.unwanted = True
+                await self._drop_if_idle(loaded)
+
+    def loaded(self) -> list[AdapterRef]:
+        return [loaded.ref for loaded in self._loaded.values()]
+
+    def _finish_load(self, key: tuple[str, str, int], done: asyncio.Task[_Loaded]) -> None:
+        del self._loading[key]
+        if not done.cancelled() and done.exception() is None:
+            self._loaded[key] = done.result()
+
+    async def _load(self, ref: AdapterRef, files: Snapshot) -> _Loaded:
+        facts = adapters.inspect(files, layers=self._config.layers, max_rank=self._config.max_rank)
+        loaded = await self._add(ref, files)
+        try:
+            if not facts.does_nothing and await self._equals_base(loaded):
+                await self._prove_names(ref, files, facts)
+        except BaseException:
+            await self._remove(loaded)
+            raise
+        return loaded
+
+    async def _prove_names(self, ref: AdapterRef, files: Snapshot, facts: adapters.AdapterFacts) -> None:
+        """A small adapter may equal the base within rounding. An amplified copy cannot, unless vLLM ignores its tensors."""
+        if facts.names in self._proven_names:
+            return
+        loud = await self._add(ref, adapters.amplified(files))
+        try:
+            if await self._equals_base(loud):
+                raise LoadRefused(f"{ref.name} was loaded without effect: its log-probabilities equal the base model's")
+        finally:
+            await self._remove(loud)
+        self._proven_names.add(facts.names)
+
+    async def _add(self, ref: AdapterRef, files: Snapshot) -> _Loaded:
+        from vllm.lora.request import LoRARequest
+
+        lora_id = next(self._lora_ids)
+        folder = self._config.folder / f"adapter-{lora_id}"
+        await asyncio.to_thread(_write, folder, files)
+        loaded = _Loaded(ref=ref, request=LoRARequest(f"{ref.name}#{lora_id}", lora_id, str(folder)), folder=folder)
+        try:
+            async with self._call(f"load {ref.name}"):
+                await self._engine.add_lora(loaded.request)
+        except SamplerDied:
+            raise
+        except Exception as error:  # vLLM refuses an adapter with whatever its parser raised
+            shutil.rmtree(folder, ignore_errors=True)
+            raise LoadRefused(f"{ref.name} was refused: {error}") from error
+        return loaded
+
+    async def _drop_if_idle(self, loaded: _Loaded) -> None:
+        key = (loaded.ref.tenant, loaded.ref.job, loaded.ref.version)
+        if loaded.unwanted and not loaded.users and self._loaded.get(key) is loaded:
+            del self._loaded[key]
+            await self._remove(loaded)
+
+    async def _remove(self, loaded: _Loaded) -> None:
+        async with self._call(f"remove {loaded.ref.name}"):
+            await self._engine.remove_lora(loaded.request.lora_int_id)
+        shutil.rmtree(loaded.folder, ignore_errors=True)
+
+    # Sampling
+
+    async def sample(self, adapter: AdapterRef, prompt_ids: list[int], params: SampleParams) -> Sampled:
+        loaded = self._loaded.get((adapter.tenant, adapter.job, adapter.version))
+        if loaded is None:
+            raise PortError(f"{adapter.name} is not loaded")
+        loaded.users += 1
+        try:
+            output = await self._generate(prompt_ids, _sampling_params(params), loaded, params.priority)
+        finally:
+            loaded.users -= 1
+            if loaded.unwanted:
+                await self._drop_if_idle(loaded)
+        return _sampled(output)
+
+    async def _generate(self, prompt_ids: list[int], params: Any, loaded: _Loaded | None, priority: int) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        prompt = {"type": "token", "prompt_token_ids": prompt_ids, "cache_salt": loaded.salt if loaded else "base"}
+        stream = self._engine.generate(
+            prompt, params, str(next(self._request_ids)), lora_request=loaded.request if loaded else None, priority=priority
+        )
+        try:
+            async for output in stream:
+                last = output
+        except EngineDeadError as error:
+            raise self._dead("vLLM's engine ended") from error
+        return last
+
+    async def _probe(self, loaded: _Loaded | None) -> dict[int, float]:
+        """Log-probabilities of the likeliest next tokens on a fixed prompt, by token id."""
+        from vllm import SamplingParams
+
+        params = SamplingParams(max_tokens=1, temperature=0.0, logprobs=PROBE_LOGPROBS, detokenize=False)
+        prompt_ids = [(7 * i + 3) % self._config.vocabulary for i in range(PROBE_TOKENS)]
+        async with self._call("probe"):
+            output = await self._generate(prompt_ids, params, loaded, ROLLOUT_PRIORITY - 1)
+        return {token: entry.logprob for token, entry in output.outputs[0].logprobs[0].items()}
+
+    async def _equals_base(self, loaded: _Loaded) -> bool:
+        probe = await self._probe(loaded)
+        shared = probe.keys() & self._base_probe.keys()
+        if len(shared) < PROBE_LOGPROBS - 1:  # a tie at the end of the list may fall either way
+            return False
+        return all(abs(probe[token] - self._base_probe[token]) <= self._tolerance for token in shared)
+
+    # The engine
+
+    def stats(self) -> dict[str, Any]:
+        """The scheduler's counters (see ``counters.FIELDS``), ``kv_used`` in 0..1, and what is loaded."""
+        counted = self._counters.read()
+        return {**counted, "kv_used": counted.pop("kv_used_ppm") / 1e6, "adapters_loaded": len(self._loaded)}
+
+    @asynccontextmanager
+    async def _call(self, what: str) -> AsyncIterator[None]:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            async with asyncio.timeout(self._config.call_seconds):
+                yield
+        except TimeoutError as error:
+            raise self._dead(f"vLLM did not {what} within {self._config.call_seconds:g} s") from error
+        except EngineDeadError as error:
+            raise self._dead(f"vLLM's engine ended, asked to {what}") from error
+
+    def _dead(self, reason: str) -> SamplerDied:
+        self.died.set()
+        return SamplerDied(reason)
+
+
+def engine_args(config: SamplerConfig, counters_path: Path) -> dict[str, Any]:
+    """Arguments of vLLM's ``AsyncEngineArgs``: ours, then the device's, then ``extra_engine_args``."""
+    ours = {
+        "model": str(config.model),
+        "max_model_len": config.max_context_tokens,
+        "max_num_seqs": config.max_sequences,
+        # A whole prompt always fits into one step, so `enable_chunked_prefill=False` stays possible (see engine.device).
+        "max_num_batched_tokens": max(4096, config.max_context_tokens),
+        "enable_lora": True,
+        "max_loras": config.adapters,
+        "max_cpu_loras": 2 * config.adapters,
+        "max_lora_rank": _lora_width(config.max_rank),
+        "lora_target_modules": list(LORA_TARGETS),
+        "logprobs_mode": "processed_logprobs",
+        "enable_prefix_caching": True,
+        "scheduling_policy": "priority",
+        "disable_log_stats": True,
+        "additional_config": {"marlaas_counters": str(counters_path)},
+        "scheduler_cls": "engine.rollout.vllm_scheduler.CountedAsyncScheduler",
+    }
+    return ours | config.profile.vllm_kwargs | config.extra_engine_args
+
+
+def _lora_width(rank: int) -> int:
+    """The smallest of the widths that vLLM knows that holds ``rank``."""
+    return next(width for width in (1, 8, 16, 32, 64, 128, 256, 320, 512) if width >= rank)
+
+
+def _sampling_params(params: SampleParams) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=params.max_new_tokens,
+        temperature=params.temperature,
+        seed=params.seed if params.temperature else None,
+        logprobs=0,
+        flat_logprobs=True,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_clone=True,
+    )
+
+
+def _sampled(output: Any) -> Sampled:
+    completion = output.outputs[0]
+    if completion.finish_reason not in ("stop", "length"):
+        raise PortError(f"a completion ended with {completion.finish_reason}")
+    return Sampled(
+        completion_ids=list(completion.token_ids),
+        logprobs=list(completion.logprobs.logprobs),
+        finish_reason=completion.finish_reason,
+        cached_tokens=output.num_cached_tokens or 0,
+    )
+
+
+def _write(folder: Path, files: Snapshot) -> None:
+    folder.mkdir(mode=0o700)
+    for name in (adapters.CONFIG, adapters.WEIGHTS):
+        (folder / name).write_bytes(files[name])

@@ -1,0 +1,180 @@
+"""One rollout replica: episodes of many jobs at once over one sampler. Implements ``ports.RolloutPort``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from engine.ports import Aborted, AdapterRef, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot
+from engine.rewards.pool import GraderPool
+from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
+from engine.rollout.sampling import EVALUATION_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
+from engine.rollout.summary import eval_data, rollout_summary
+from engine.trajectory import RolloutBatch, encode
+
+T = TypeVar("T")
+
+# Slots of vLLM's adapter table beside the jobs': one for evaluations, one for chat.
+EXTRA_ADAPTERS = 2
+
+
+class AdapterSampler(Sampler, Protocol):
+    """What the worker asks of ``vllm_worker.VllmSampler``."""
+
+    died: asyncio.Event
+
+    async def load(self, ref: AdapterRef, files: Snapshot) -> AdapterRef: ...
+    async def unload(self, job: str, *, keep_version: int | None = None) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    async def close(self) -> None: ...
+
+
+class RolloutWorker:
+    """Raises ``PortError`` only. ``died`` is set once the sampler is beyond help: end the process then."""
+
+    def __init__(self, *, sampler: AdapterSampler, tokens: Tokens, grading: Grading, clock: Callable[[], float] = time.monotonic):
+        self._sampler, self._grading = sampler, grading
+        self._tools = EpisodeTools(sampler=sampler, tokens=tokens, grading=grading, clock=clock)
+        self._clock = clock
+        self._running: dict[str, set[asyncio.Task[Any]]] = {}
+        self._aborted: set[asyncio.Task[Any]] = set()
+        self.died = sampler.died
+
+    @classmethod
+    async def start(cls, settings: Any) -> RolloutWorker:
+        """A worker for ``engine.settings.EngineSettings``; starts vLLM, which takes many seconds. The environment must hold
+        the device profile's ``vllm_env``. Grading processes start with the first job that needs them.
+        """
+        from engine.models.registry import resolve
+        from engine.rollout.tokens import ModelTokens
+        from engine.rollout.vllm_worker import SamplerConfig, VllmSampler
+
+        files = await asyncio.to_thread(resolve, settings.model, settings.models_dir)
+        model = json.loads((files.path / "config.json").read_text())
+        own_context = int(model["max_position_embeddings"])
+        tokens = await asyncio.to_thread(ModelTokens.load, files.path)
+        config = SamplerConfig(
+            model=files.path,
+            layers=int(model["num_hidden_layers"]),
+            vocabulary=int(model["vocab_size"]),
+            profile=settings.device_profile(),
+            folder=_own_folder(settings.runtime_dir / "adapters"),
+            adapters=settings.job_slots + EXTRA_ADAPTERS,
+            max_rank=settings.max_rank,
+            max_context_tokens=min(own_context, settings.max_context_tokens or own_context),
+            call_seconds=settings.call_deadline_seconds,
+        )
+        return cls(sampler=await VllmSampler.start(config), tokens=tokens, grading=GraderPool())
+
+    async def close(self) -> None:
+        for job in list(self._running):
+            await self.abort(job)
+        await self._sampler.close()
+        if isinstance(self._grading, GraderPool):
+            await self._grading.close()
+
+    async def rollout(self, request: RolloutRequest) -> RolloutResult:
+        return await self._guarded(request.adapter.job, request.deadline_seconds, lambda: self._rollout(request))
+
+    async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
+        return await self._guarded(request.adapter.job, request.deadline_seconds, lambda: self._evaluate(request))
+
+    async def abort(self, job: str) -> None:
+        """End everything that runs for ``job``; its calls raise ``Aborted``. Returns when nothing of it generates any more."""
+        tasks = list(self._running.get(job, ()))
+        self._aborted.update(tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def unload(self, job: str, *, keep_version: int | None = None) -> None:
+        await self._sampler.unload(job, keep_version=keep_version)
+
+    async def stats(self) -> dict[str, Any]:
+        return {**self._sampler.stats(), "jobs_sampling": len(self._running)}
+
+    async def _rollout(self, request: RolloutRequest) -> RolloutResult:
+        spec, started_at = request.spec, self._clock()
+        adapter = await self._sampler.load(request.adapter, request.adapter_files)
+        plan = EpisodePlan(
+            adapter=adapter,
+            attempt=request.attempt,
+            grader=spec.grader,
+            samples=spec.rollout.group_size,
+            seed=request.seed,
+            max_prompt_tokens=spec.rollout.max_prompt_tokens,
+            max_new_tokens=spec.rollout.max_new_tokens,
+            temperature=spec.rollout.temperature,
+            priority=ROLLOUT_PRIORITY,
+        )
+        played = await play(plan, request.rows, self._tools)
+        summary = rollout_summary(played, group_size=plan.samples, started_at=started_at).model_dump()
+        return RolloutResult(batch=await asyncio.to_thread(_encoded, plan, played, summary), summary=summary)
+
+    async def _evaluate(self, request: EvalRequest) -> dict[str, Any]:
+        spec, started_at = request.spec, self._clock()
+        adapter = await self._sampler.load(request.adapter, request.adapter_files)
+        plan = EpisodePlan(
+            adapter=adapter,
+            attempt=0,
+            grader=spec.grader,
+            samples=1,
+            seed=spec.seed,
+            max_prompt_tokens=spec.rollout.max_prompt_tokens,
+            max_new_tokens=spec.rollout.max_new_tokens,
+            temperature=spec.eval.temperature,
+            priority=EVALUATION_PRIORITY,
+        )
+        played = await play(plan, request.rows[: spec.eval.max_rows], self._tools)
+        data = eval_data(played, version=adapter.version, temperature=plan.temperature, seconds=self._clock() - started_at)
+        return data.model_dump()
+
+    async def _guarded(self, job: str, deadline_seconds: float, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work`` so that ``abort(job)`` reaches it, and no longer than ``deadline_seconds``."""
+        task = asyncio.ensure_future(work())
+        running = self._running.setdefault(job, set())
+        running.add(task)
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                return await task
+        except TimeoutError as error:
+            raise PortError(f"sampling for {job} took longer than {deadline_seconds:g} s") from error
+        except asyncio.CancelledError:
+            if task in self._aborted:
+                raise Aborted(f"sampling for {job} was aborted") from None
+            raise
+        finally:
+            task.cancel()
+            self._aborted.discard(task)
+            running.discard(task)
+            if not running and self._running.get(job) is running:
+                del self._running[job]
+
+
+def _encoded(plan: EpisodePlan, played: list[Played], summary: dict[str, Any]) -> bytes:
+    batch = RolloutBatch(
+        job=plan.adapter.job,
+        policy_version=plan.adapter.version,
+        attempt=plan.attempt,
+        group_size=plan.samples,
+        trajectories=[p.trajectory for p in played],
+        summary=summary,
+    )
+    return encode(batch)
+
+
+def _own_folder(parent: Path) -> Path:
+    """A folder named after this process; those of dead processes are removed."""
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own = parent / str(os.getpid())
+    for old in parent.iterdir():
+        if old == own or not Path("/proc", old.name).exists():
+            shutil.rmtree(old, ignore_errors=True)
+    own.mkdir(mode=0o700)
+    return own
