@@ -119,6 +119,7 @@ def _ingester(settings: Settings) -> Service:
         name="ingester",
         title="Engine events",
         command=(settings.python, "manage.py", "ingest"),
+        probe=probes.log_line(_log(settings, "ingester"), "ingester_started"),
         **_portal_part(settings, "ingester"),
     )
 
