@@ -1,0 +1,44 @@
+// Numbers and times as a reader wants them. Every one takes null for "not known" and answers a dash.
+const DASH = "–";
+const known = (x) => x !== null && x !== undefined;
+
+export function number(x, digits = 3) {
+  if (!known(x)) return DASH;
+  if (!Number.isFinite(x)) return "not finite";
+  if (x !== 0 && Math.abs(x) < 10 ** -digits) return x.toExponential(1);
+  return x.toFixed(digits);
+}
+
+export const count = (x) => (known(x) ? Math.round(x).toLocaleString("en") : DASH);
+export const percent = (x) => (known(x) ? `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)} %` : DASH);
+
+export function signed(x, digits = 2) {
+  if (!known(x)) return DASH;
+  return `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
+}
+
+/** 0.42 s · 12.3 s · 4 min 05 s · 2 h 11 min · 3 d 4 h */
+export function duration(seconds) {
+  if (!known(seconds) || !Number.isFinite(seconds)) return DASH;
+  if (seconds < 10) return `${seconds.toFixed(2)} s`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const s = Math.round(seconds);
+  if (s < 3600) return `${Math.floor(s / 60)} min ${String(s % 60).padStart(2, "0")} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${String(Math.floor((s % 3600) / 60)).padStart(2, "0")} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+const UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+export function bytes(x) {
+  if (!known(x)) return DASH;
+  let unit = 0;
+  while (x >= 1000 && unit < UNITS.length - 1) {
+    x /= 1000;
+    unit += 1;
+  }
+  return `${unit && x < 100 ? x.toFixed(1) : Math.round(x)} ${UNITS[unit]}`;
+}
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+export const clock = (at) => (at ? CLOCK.format(new Date(at)) : DASH);

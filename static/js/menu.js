@@ -1,0 +1,18 @@
+// <details class="menu"> works without this; here it also closes on Escape, on a click elsewhere and when focus leaves.
+const open = () => document.querySelectorAll("details.menu[open]");
+
+document.addEventListener("click", (event) => {
+  for (const menu of open()) if (!menu.contains(event.target)) menu.open = false;
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const menu of open()) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});
+
+document.addEventListener("focusin", (event) => {
+  for (const menu of open()) if (!menu.contains(event.target)) menu.open = false;
+});

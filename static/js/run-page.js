@@ -1,0 +1,123 @@
+// Wires the run page: history over HTTP, then the live socket, both through one reducer; one redraw per frame however many events arrive.
+import { confirmed } from "./confirm.js";
+import { $, write } from "./dom.js";
+import { drawCharts, makeCharts } from "./run-charts.js";
+import { follow } from "./run-socket.js";
+import { absorb, initial, overrule } from "./run-state.js";
+import { Tables } from "./run-tables.js";
+import { showHead } from "./run-view.js";
+
+const page = JSON.parse($("#run-data").textContent);
+const charts = makeCharts(document);
+const tables = new Tables(page.adapter_url);
+let state = initial({ steps: page.steps, submittedAt: page.submitted_at, state: page.state });
+let drawing = 0;
+let catchingUp = null;
+let connection = null;
+
+function draw() {
+  drawing = 0;
+  showHead(state);
+  drawCharts(charts, state);
+  tables.show(state);
+  document.body.dataset.seq = state.seq;
+  if (state.ended) connection?.stop();
+}
+
+function take(events) {
+  const { state: next, gap } = absorb(state, events);
+  if (next !== state && !drawing) drawing = requestAnimationFrame(draw);
+  state = next;
+  if (gap) catchUp();
+}
+
+/** Fetches what lies beyond `seq`, page by page, until nothing is left. One at a time: events that the socket brings meanwhile are merged by seq. */
+function catchUp() {
+  catchingUp ??= fetchRest()
+    .catch((error) => failed(error))
+    .finally(() => (catchingUp = null));
+  return catchingUp;
+}
+
+async function fetchRest() {
+  for (;;) {
+    const from = state.seq;
+    const response = await fetch(`${page.events_url}?after=${from}`, { headers: { Accept: "application/json" } });
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    const { events, more, job } = await response.json();
+    take(events);
+    settle(job);
+    if (!more || state.seq === from) return;
+  }
+}
+
+function settle(job) {
+  const next = overrule(state, job);
+  if (next !== state && !drawing) drawing = requestAnimationFrame(draw);
+  state = next;
+}
+
+function failed(error) {
+  console.info("history could not be fetched:", error.message);
+  $("#run-error").hidden = false;
+  write("#run-error-text", `The history could not be loaded: ${error.message}.`);
+}
+
+const STATUS = {
+  opening: ["Connecting", "quiet"],
+  connecting: ["Reconnecting", "warn"],
+  live: ["Live", "good"],
+  waiting: ["Connection lost", "warn"],
+  refused: ["Not connected", "bad"],
+  closed: ["Complete", "quiet"],
+};
+
+function showStatus({ kind, text, retrySeconds }) {
+  const [label, tone] = STATUS[kind];
+  const pill = $("#run-link");
+  pill.dataset.kind = kind;
+  pill.dataset.tone = tone;
+  write("#run-link-text", label);
+  document.body.classList.toggle("run-stale", kind === "waiting" || kind === "connecting" || kind === "refused");
+  $("#run-stale").hidden = !["waiting", "refused"].includes(kind);
+  write("#run-stale-text", text ?? `Connection lost. What you see was true at ${new Date().toLocaleTimeString()}. Trying again in ${Math.max(1, Math.round(retrySeconds ?? 0))} s.`);
+}
+
+/** A ping names the last seq: an announcement that got lost is noticed here at the latest. A job that never reached the engine has no events. */
+function ping(last) {
+  if (last > state.seq || state.seq === 0) catchUp();
+}
+
+function connect() {
+  const base = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${page.socket_path}`;
+  const listeners = { onEvents: take, onPing: ping, onStatus: showStatus };
+  connection = follow({ url: (after) => `${base}?after=${after}`, after: () => state.seq, ...listeners });
+}
+
+/** Commands are POSTs that answer 204; the page changes when the event arrives. Without this script the form posts and reloads. */
+async function command(event) {
+  event.preventDefault();
+  const form = event.currentTarget;
+  if (form.dataset.confirm && !(await confirmed(form))) return;
+  const button = form.querySelector("button");
+  button.disabled = true;
+  const response = await fetch(form.action, { method: "POST", body: new FormData(form), headers: { Accept: "application/json" } });
+  if (response.ok) return;
+  button.disabled = false;
+  const answer = await response.json().catch(() => null);
+  $("#run-error").hidden = false;
+  write("#run-error-text", answer?.error?.message ?? `The request was refused (${response.status}).`);
+}
+
+for (const form of document.querySelectorAll("form[data-action]")) form.addEventListener("submit", command);
+$("#run-retry").addEventListener("click", () => connection?.retry());
+$("#run-error-retry").addEventListener("click", () => {
+  $("#run-error").hidden = true;
+  catchUp();
+});
+
+await catchUp();
+document.body.classList.remove("run-loading");
+draw();
+if (state.ended) showStatus({ kind: "closed" });
+else connect();

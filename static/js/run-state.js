@@ -1,0 +1,184 @@
+// The run page's truth: a pure function of the job's numbered events. First load, live updates and reconnects all go through `absorb`.
+// Events at or below `seq` are ignored, a jump beyond seq + 1 stops with `gap`, so no event is lost and none counts twice.
+
+export function initial({ steps, submittedAt = null, state = "submitted" }) {
+  return {
+    seq: 0,
+    stepsPlanned: steps,
+    submittedAt,
+    state,
+    stateReason: "",
+    phase: { name: "submitted", since: submittedAt, version: null, attempt: null, reason: "", position: null },
+    version: 0,
+    steps: [],
+    evals: [],
+    warnings: [],
+    log: [],
+    request: null,
+    ended: null,
+  };
+}
+
+/** (state, events in order) → { state, gap }. With a gap the state holds all that came before it. */
+export function absorb(state, events) {
+  const fresh = events.filter((event) => event.seq > state.seq);
+  if (!fresh.length) return { state, gap: false };
+  const draft = { ...state, steps: [...state.steps], evals: [...state.evals], warnings: [...state.warnings], log: [...state.log] };
+  for (const event of fresh) {
+    if (event.seq <= draft.seq) continue;
+    if (event.seq !== draft.seq + 1) return { state: draft, gap: true };
+    draft.seq = event.seq;
+    draft.log.push(event);
+    KINDS[event.kind]?.(draft, event.data, event.at);
+  }
+  return { state: draft, gap: false };
+}
+
+/** The states are the portal's (portal/jobs/lifecycle.py): any work moves a queued job to running, and no other. */
+const works = (draft) => {
+  if (draft.state === "queued") draft.state = "running";
+};
+
+const phase = (draft, name, at, more = {}) => {
+  draft.phase = { name, since: at, version: null, attempt: null, reason: "", position: null, ...more };
+};
+
+/** An ending that the portal found out by itself (the engine refused the job or was replaced) has no event: it comes with the history. */
+export function overrule(state, job) {
+  const over = ["succeeded", "failed", "cancelled"].includes(job.state);
+  if (!over || state.ended || job.last_seq > state.seq) return state;
+  const ended = { state: job.state, reason: job.state_reason, at: job.ended_at };
+  return { ...state, state: job.state, stateReason: job.state_reason, request: null, ended, phase: { ...state.phase, name: "ended", since: job.ended_at } };
+}
+
+// One function per kind of engine/events.py. A kind that is missing here is kept in the log and changes nothing else.
+const KINDS = {
+  accepted(draft, data, at) {
+    draft.submittedAt = data.submitted_at ?? draft.submittedAt ?? at;
+    draft.state = "queued";
+    phase(draft, "accepted", at);
+  },
+  waiting(draft, data, at) {
+    phase(draft, "waiting", at, { reason: data.reason ?? "", position: data.position ?? null });
+  },
+  admitted(draft, data, at) {
+    works(draft);
+    phase(draft, "admitted", at);
+  },
+  rollout_started(draft, data, at) {
+    works(draft);
+    phase(draft, "rollout", at, { version: data.version, attempt: data.attempt });
+  },
+  rollout_ready(draft, data, at) {
+    works(draft);
+    phase(draft, "ready", at, { version: data.version, attempt: data.attempt });
+  },
+  rollout_lost(draft, data, at) {
+    warn(draft, at, "rollout_lost", `The rollout of version ${data.version} was lost and is being redone: ${data.reason ?? "no reason given"}`, data.attribution);
+    phase(draft, "waiting", at, { reason: "its rollout is being redone" });
+  },
+  train_started(draft, data, at) {
+    works(draft);
+    phase(draft, "training", at, { version: data.version, attempt: data.attempt });
+  },
+  train_lost(draft, data, at) {
+    warn(draft, at, "train_lost", `Training on version ${data.version} was lost and is being redone from the same batch: ${data.reason ?? "no reason given"}`, data.attribution);
+    phase(draft, "ready", at, { version: data.version, attempt: data.attempt });
+  },
+  step(draft, data, at) {
+    works(draft);
+    const before = draft.steps.at(-1)?.at ?? null;
+    draft.steps.push({ ...data, at, tptsSeconds: before ? (new Date(at) - new Date(before)) / 1000 : null });
+    draft.version = data.version;
+    phase(draft, "committed", at, { version: data.version });
+  },
+  eval(draft, data, at) {
+    draft.evals.push({ ...data, at });
+  },
+  pause_requested(draft, data, at) {
+    draft.request = { kind: "pause", at };
+  },
+  paused(draft, data, at) {
+    draft.state = "paused";
+    draft.stateReason = data.reason ?? "";
+    draft.request = null;
+    phase(draft, "paused", at);
+  },
+  resumed(draft, data, at) {
+    if (draft.state === "paused") draft.state = "queued";
+    draft.stateReason = "";
+    draft.request = null;
+    phase(draft, "waiting", at, { reason: "resumed; waiting for a place" });
+  },
+  stop_requested(draft, data, at) {
+    draft.request = { kind: "stop", at, reason: data.reason ?? "" };
+  },
+  warning(draft, data, at) {
+    warn(draft, at, data.code, data.message, null, data.advice);
+  },
+  ended(draft, data, at) {
+    draft.state = data.state;
+    draft.stateReason = data.reason ?? "";
+    draft.request = null;
+    draft.ended = { ...data, at };
+    phase(draft, "ended", at);
+  },
+};
+
+function warn(draft, at, code, message, attribution = null, advice = "") {
+  draft.warnings.push({ at, code, message, attribution, advice });
+}
+
+/** Everything that the page derives rather than stores. Seconds; null where it cannot be known yet. */
+export function derive(state) {
+  const last = state.steps.at(-1) ?? null;
+  const first = state.steps[0] ?? null;
+  const gaps = state.steps.map((step) => step.tptsSeconds).filter((seconds) => seconds !== null);
+  const ttfs = first && state.submittedAt ? (new Date(first.at) - new Date(state.submittedAt)) / 1000 : null;
+  const recent = mean(gaps.slice(-8));
+  const open = !state.ended && state.state !== "paused";
+  return {
+    last,
+    ttfsSeconds: state.ended?.ttfs_seconds ?? ttfs,
+    tptsSeconds: state.ended?.tpts_seconds ?? mean(gaps),
+    etaSeconds: open && recent !== null ? recent * Math.max(0, state.stepsPlanned - state.version) : null,
+    rewardNow: mean(state.steps.slice(-3).map((step) => step.rollout.reward_mean)),
+    rewardFirst: mean(state.steps.slice(0, 3).map((step) => step.rollout.reward_mean)),
+    evalFirst: state.evals[0]?.reward_mean ?? null,
+    evalLast: state.evals.length > 1 ? state.evals.at(-1).reward_mean : null,
+    tokens: sumTokens(state.steps),
+  };
+}
+
+function mean(values) {
+  return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+}
+
+function sumTokens(steps) {
+  const total = { prefill: 0, sampled: 0, trained: 0 };
+  for (const step of steps) for (const kind of Object.keys(total)) total[kind] += step.tokens?.[kind] ?? 0;
+  return total;
+}
+
+const PHASES = {
+  submitted: ["Handing over", "The job is on its way to the engine."],
+  accepted: ["Accepted", "The engine has the job and is looking for a place."],
+  waiting: ["Waiting", ""],
+  admitted: ["Starting", "It has a place among the running jobs; its first rollout is next."],
+  rollout: ["Rollout", "Sampling and grading completions from version {v}."],
+  ready: ["Ready to train", "Its batch from version {v} is graded and waits for the trainer."],
+  training: ["Training", "One optimizer step on the completions of version {v}."],
+  committed: ["Committed", "Version {v} is on disk; its next rollout is being placed."],
+  paused: ["Paused", "Nothing runs until it is resumed. Its versions are kept."],
+  ended: ["Finished", ""],
+};
+
+/** What the job is doing now and why, in words: { title, why }. */
+export function phaseText({ phase, state, stateReason, ended, version }) {
+  const [title, sentence] = PHASES[phase.name] ?? [phase.name, ""];
+  if (ended) return { title: { succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled" }[state] ?? title, why: stateReason || `Ended at version ${version}.` };
+  let why = phase.reason || stateReason || sentence.replace("{v}", String(phase.version ?? version));
+  if (phase.position) why += phase.position === 1 ? " Next in the queue." : ` Place ${phase.position} in the queue.`;
+  if (phase.attempt > 1) why += ` Attempt ${phase.attempt}.`;
+  return { title, why: why.charAt(0).toUpperCase() + why.slice(1) };
+}

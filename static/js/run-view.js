@@ -1,0 +1,96 @@
+// Fills the head of the run page from the state: badge, phase and why, figures, certificate, warnings, buttons.
+import { $, el, icon, write } from "./dom.js";
+import { count, duration, number, percent, signed } from "./format.js";
+import { derive, phaseText } from "./run-state.js";
+
+const OPEN = ["submitted", "queued", "running", "paused"];
+
+export function showHead(state) {
+  const facts = derive(state);
+  showBadge(state);
+  showPhase(state);
+  showFigures(state, facts);
+  showCertificate(facts.last);
+  showWarnings(state.warnings);
+  showActions(state);
+}
+
+function showBadge(state) {
+  const badge = $("#run-state");
+  badge.className = `badge badge-${state.state}`;
+  write(badge, state.state);
+}
+
+function showPhase(state) {
+  const { title, why } = phaseText(state);
+  write("#run-phase", title);
+  write("#run-why", why);
+  $("#run-now").dataset.phase = state.phase.name;
+  const request = state.request;
+  $("#run-request").hidden = !request;
+  if (request) write("#run-request-text", request.kind === "pause" ? "Pause requested. The running step commits first, then the job holds." : "Stop requested. Generation is aborted; a training step that has started still commits.");
+}
+
+function showFigures(state, facts) {
+  write("#run-step", count(state.version));
+  const bar = $("#run-progress");
+  bar.value = state.version;
+  bar.classList.toggle("progress-good", state.state === "succeeded");
+  write("#run-reward", number(facts.rewardNow, 2));
+  const gain = facts.rewardNow === null || state.version < 4 ? null : facts.rewardNow - facts.rewardFirst;
+  write("#run-gain", gain === null ? "mean of the last 3 steps" : `${signed(gain)} since the first 3 steps`);
+  const better = facts.evalLast === null ? null : facts.evalLast - facts.evalFirst;
+  write("#run-eval", number(facts.evalLast ?? facts.evalFirst, 2));
+  write("#run-eval-gain", better === null ? "measured before step 1" : `${signed(better)} over the untrained model`);
+  write("#run-eta", state.ended ? duration(state.ended.completion_seconds) : duration(facts.etaSeconds));
+  write("#run-eta-label", state.ended ? "Took" : "Time left");
+  write("#run-tpts", `${duration(facts.tptsSeconds)} a step`);
+  write("#run-ttfs", duration(facts.ttfsSeconds));
+  write("#run-tokens", count(facts.tokens.sampled));
+  write("#run-tokens-more", `${count(facts.tokens.prefill)} prefill · ${count(facts.tokens.trained)} trained`);
+}
+
+/** "64 of 64 completions sampled from version 17": what the trainer checked before it took the batch. */
+function showCertificate(step) {
+  const panel = $("#certificate");
+  $("#certificate-none").hidden = Boolean(step);
+  $("#certificate-some").hidden = !step;
+  if (!step) return;
+  const { completions, on_policy: onPolicy, version, mismatch_kl: mismatch, max_ratio: ratio } = step.certificate;
+  panel.dataset.holds = String(onPolicy === completions);
+  write("#certificate-text", `${onPolicy} of ${completions} completions sampled from version ${version}`);
+  write("#certificate-step", `Step ${step.step}${step.skipped ? `, committed without an update (${step.skipped.replace("_", " ")})` : ""}`);
+  write("#certificate-mismatch", number(mismatch ?? step.mismatch_kl, 5));
+  write("#certificate-ratio", number(ratio, 3));
+  write("#certificate-attempt", String(step.attempt));
+  write("#certificate-clip", percent(step.clip_share));
+}
+
+function showWarnings(warnings) {
+  const box = $("#run-warnings");
+  if (box.dataset.count === String(warnings.length)) return;
+  box.dataset.count = warnings.length;
+  box.replaceChildren(...warnings.slice(-3).map(notice));
+}
+
+function notice(warning) {
+  const who = warning.attribution ? ` (${warning.attribution})` : "";
+  const advice = warning.advice ? el("p", { class: "small soft" }, warning.advice) : null;
+  return el("div", { class: "notice notice-warn" }, icon("alert"), el("div", {}, el("p", {}, `${warning.message ?? warning.code}${who}`), advice));
+}
+
+/** Buttons follow the state that the events tell, never the click. */
+function showActions(state) {
+  const open = OPEN.includes(state.state);
+  const stopping = state.request?.kind === "stop";
+  const show = { cancel: open, pause: state.state === "running" || state.state === "queued", resume: state.state === "paused" };
+  for (const [action, visible] of Object.entries(show)) {
+    const form = $(`form[data-action="${action}"]`);
+    if (!form) continue;
+    form.hidden = !visible;
+    form.querySelector("button").disabled = stopping || (action === "pause" && state.request?.kind === "pause");
+  }
+  const download = $("#run-download");
+  download.hidden = state.version === 0;
+  write("#run-download-label", `Adapter v${state.version}`);
+}

@@ -1,0 +1,26 @@
+// Every <time data-local> in the viewer's own zone, UTC in the tooltip. Fragments that htmx swaps in are done again.
+const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
+
+export function relative(date, now = new Date()) {
+  const seconds = (date - now) / 1000;
+  for (const [unit, size] of UNITS) if (Math.abs(seconds) >= size) return RELATIVE.format(Math.round(seconds / size), unit);
+  return "just now";
+}
+
+function localise(root) {
+  for (const element of root.querySelectorAll("time[datetime][data-local]")) {
+    const date = new Date(element.dateTime);
+    if (element.dataset.local === "clock") {
+      element.textContent = date.toLocaleTimeString();
+      continue;
+    }
+    const fresh = Math.abs(Date.now() - date) < 6 * 86400 * 1000;
+    element.textContent = element.dataset.local === "relative" && fresh ? relative(date) : LONG.format(date);
+    element.title = `${LONG.format(date)} here · ${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  }
+}
+
+localise(document);
+document.addEventListener("htmx:afterSwap", (event) => localise(event.target.parentElement ?? document));
