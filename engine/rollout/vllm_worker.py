@@ -102,6 +102,8 @@ class VllmSampler:
         """Stop the engine and remove the adapter files."""
         self.died.set()
         await asyncio.to_thread(self._engine.shutdown)
+        # Its destructor fails noisily when it runs at the interpreter's end.
+        self._engine = None
         self._counters.close()
         shutil.rmtree(self._config.folder, ignore_errors=True)
 
