@@ -10,13 +10,19 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+# Written with commas, as in ml.example.org,www.example.org.
+Words = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(lambda v: tuple(w.strip() for w in v.split(",") if w.strip()) if isinstance(v, str) else v)
+]
 
 
 class BadSettings(SystemExit):
@@ -33,9 +39,9 @@ class Env(BaseSettings):
     state: Path = ROOT / "var"
     runtime: Path | None = None
     secret_key: SecretStr | None = None
-    secret_key_fallbacks: list[str] = []
-    allowed_hosts: list[str] = ["localhost", "127.0.0.1", "[::1]"]
-    trusted_origins: list[str] = []
+    secret_key_fallbacks: Words = ()
+    allowed_hosts: Words = ("localhost", "127.0.0.1", "[::1]")
+    trusted_origins: Words = ()
     web_port: int = Field(default=8800, ge=1, le=65535)
     engine_url: str = "http://127.0.0.1:8801"
     engine_secret: SecretStr | None = None
@@ -52,10 +58,24 @@ class Env(BaseSettings):
     def _absolute(cls, value: Path | None) -> Path | None:
         return value.expanduser().resolve() if value else None
 
+    @field_validator("engine_url")
+    @classmethod
+    def _http(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://, as in http://127.0.0.1:8801")
+        return value.rstrip("/")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must begin with redis://, rediss:// or unix://")
+        return value
+
     @model_validator(mode="after")
     def _refuse_insecure_production(self) -> Env:
         if self.production and (problems := _insecure(self)):
-            raise ValueError("; ".join(problems))
+            raise ValueError("\n  ".join(problems))
         return self
 
     @property
@@ -92,9 +112,12 @@ def _insecure(env: Env) -> list[str]:
         (env.engine_secret is None, "MARLAAS_ENGINE_SECRET must be set to the engine's bearer secret"),
         (
             not set(env.allowed_hosts) - local or "*" in env.allowed_hosts,
-            "MARLAAS_ALLOWED_HOSTS must name the site, as in '[\"ml.example.org\"]'",
+            "MARLAAS_ALLOWED_HOSTS must name the site, as in ml.example.org",
         ),
-        (env.database_url is None, "DATABASE_URL must name a PostgreSQL database, as in postgres://user:password@host/name"),
+        (
+            not (env.database_url or "").startswith("postgres"),
+            "DATABASE_URL must name a PostgreSQL database, as in postgres://user:password@host/name",
+        ),
         (env.redis_url is None, "MARLAAS_REDIS_URL must name a Redis or Valkey server, as in redis://host:6379/0"),
         (env.email_url is None, "MARLAAS_EMAIL_URL must name a mail server, as in smtps://user:password@host:465"),
     )
@@ -163,9 +186,8 @@ def database(url: str) -> dict[str, Any]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": unquote(query.pop("host", "")) or unquote(parts.hostname or ""),
         "PORT": str(parts.port or ""),
-        "OPTIONS": {key: unquote(value) for key, value in query.items()},
-        "CONN_MAX_AGE": 60,
-        "CONN_HEALTH_CHECKS": True,
+        # Under ASGI a connection per thread would never be reused; a pool is.
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 20, "timeout": 10}, **{key: unquote(value) for key, value in query.items()}},
     }
 
 

@@ -10,10 +10,10 @@ STATE = ENV.state
 STATE.mkdir(parents=True, exist_ok=True)
 
 SECRET_KEY = ENV.django_secret()
-SECRET_KEY_FALLBACKS = ENV.secret_key_fallbacks
+SECRET_KEY_FALLBACKS = list(ENV.secret_key_fallbacks)
 DEBUG = ENV.debug
-ALLOWED_HOSTS = ENV.allowed_hosts
-CSRF_TRUSTED_ORIGINS = ENV.trusted_origins
+ALLOWED_HOSTS = list(ENV.allowed_hosts)
+CSRF_TRUSTED_ORIGINS = list(ENV.trusted_origins)
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
 from portal import csp, health
+
+admin.site.login = secure_admin_login(admin.site.login)  # one login for all, with its second factor and rate limits
 
 urlpatterns = [
     path("", include("portal.pages.page_urls")),

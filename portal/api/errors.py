@@ -7,6 +7,9 @@ from typing import Any
 import structlog
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
+from django.urls import resolve
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
@@ -37,8 +40,16 @@ def body(
     return {"message": message, "type": _TYPES.get(status, "invalid_request"), "param": param, "code": code, "problems": listed}
 
 
-def not_found(request: HttpRequest, *_: Any, **__: Any) -> JsonResponse:
-    """For paths below /api/ that no view has."""
+@csrf_exempt  # DRF's views, which it may pass on to, check for themselves
+def not_found(request: HttpRequest) -> HttpResponseBase:
+    """For paths below /api/ that no view has.
+
+    One that lacks only the last slash is answered as if it had it: a redirect would drop a body.
+    """
+    if not request.path_info.endswith("/"):
+        match = resolve(f"{request.path_info}/")
+        if match.func is not not_found:
+            return match.func(request, *match.args, **match.kwargs)
     return JsonResponse({"error": body(404, "There is nothing here.", code="not_found")}, status=404)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from django.http import HttpResponse
@@ -58,7 +59,7 @@ class Datasets(TenantViews):
         form = shapes.DatasetIn(data=request.data)
         form.is_valid(raise_exception=True)
         given = form.validated_data
-        name = given.get("name") or given["file"].name.rpartition(".")[0]
+        name = given.get("name") or Path(given["file"].name).stem
         dataset = create_dataset(tenant_of(request), request.user, name, given["file"], eval_share=given["eval_share"])
         return Response(shapes.DatasetOut(dataset).data, status=status.HTTP_201_CREATED)
 

@@ -122,7 +122,7 @@ def current_cursor() -> EngineCursor:
 
 
 def change_engine(engine: str, epoch: int, now: datetime) -> None:
-    """Another journal answers: its cursor (at 0 when it is new) becomes the current one, and open jobs of the old one end with the reason."""
+    """Another journal answers: its cursor (at 0 when it is new) becomes the current one, and open jobs of the old one end."""
     with transaction.atomic():
         EngineCursor.objects.exclude(engine=engine).update(current=False)
         EngineCursor.objects.update_or_create(engine=engine, defaults={"current": True, "epoch": epoch, "updated_at": now})

@@ -4,7 +4,8 @@ In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pag
 [--secret S] [--speed 4]`` plays every submitted job by ``fake_script``.
 
 What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
-fairly or journaled to disk, ``/policy``, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test writes each event.
+fairly or journaled to disk, ``/policy``, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test
+writes each event.
 """
 
 from __future__ import annotations

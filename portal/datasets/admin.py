@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from django.contrib import admin
+
+from portal.datasets.models import Dataset
+from tenants.records import ReadOnly
+
+
+@admin.register(Dataset)
+class DatasetAdmin(ReadOnly):
+    list_display = ("name", "public_id", "tenant", "train_rows", "eval_rows", "created_at")
+    search_fields = ("name", "public_id", "tenant__name")
+    list_select_related = ("tenant",)
