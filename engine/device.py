@@ -86,7 +86,7 @@ def profile(
         dtype="bfloat16",
         torch_device=kind,
         dist_backend=backend,
-        vllm_kwargs={"dtype": "bfloat16", "gpu_memory_utilization": memory_share},
+        vllm_kwargs={"dtype": "bfloat16", "kv_cache_memory_bytes": int(kv_gib * 2**30)},
         ray_resource=resource,
     )
 

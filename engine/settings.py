@@ -46,8 +46,7 @@ class EngineSettings(BaseSettings):
     max_rank: Annotated[int, Field(ge=1, le=512)] = 16
     max_context_tokens: Annotated[int | None, Field(ge=16)] = None
     regime: str = "marlaas"
-    kv_gib: Annotated[float, Field(gt=0, le=4096)] = 1.0
-    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.6
+    kv_gib: Annotated[float | None, Field(gt=0, le=4096)] = None
     dense_lora: bool = True
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
     start_deadline_seconds: Annotated[float, Field(gt=0)] = 600.0

@@ -1,0 +1,90 @@
+"""The engine's actors: their names, who gets which cores or accelerators, creation and removal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from engine.runtime import names
+from engine.runtime.http_actor import HttpActor
+from engine.runtime.manager_actor import ManagerActor
+from engine.runtime.names import Factories
+from engine.runtime.readiness import Health, StartFailed
+from engine.runtime.rollout_actor import RolloutActor
+from engine.runtime.train_actor import TrainActor
+from engine.settings import EngineSettings
+
+
+class Actors:
+    """All restart without limit, and no call is repeated by Ray: what to do again is the manager's decision."""
+
+    def __init__(self, settings: EngineSettings, factories: Factories):
+        self._settings = settings
+        self._factories = factories
+        self._handles: dict[str, Any] = {}
+
+    def create(self) -> None:
+        """Start all of them at once; sampler and trainer load in parallel."""
+        settings = self._settings
+        for replica in range(settings.rollout_replicas):
+            self._create(names.rollout(replica), RolloutActor, settings, replica, self._factories.rollout, accelerators=self._share())
+        for rank in range(settings.train_ranks):
+            self._create(names.train(rank), TrainActor, settings, rank, self._factories.train, accelerators=self._share())
+        self._create(names.MANAGER, ManagerActor, settings)
+        self._create(names.HTTP, HttpActor, settings)
+
+    def _share(self) -> float:
+        """Accelerators per process: a whole one, or a part where there are fewer than processes (sampler and trainer on one card)."""
+        resource = self._settings.device_profile().ray_resource
+        if resource is None:
+            return 0.0
+        present = ray.cluster_resources().get(resource, 0)
+        wanted = self._settings.rollout_replicas + self._settings.train_ranks
+        return 1.0 if present >= wanted else present / wanted
+
+    def _create(self, name: str, kind: type, *args: Any, accelerators: float = 0.0) -> None:
+        self._remove_old(name)
+        resource = self._settings.device_profile().ray_resource
+        options: dict[str, Any] = {"num_gpus": accelerators} if resource == "GPU" else {}
+        if resource and resource != "GPU" and accelerators:
+            options["resources"] = {resource: accelerators}
+        actor = ray.remote(kind).options(
+            name=name,
+            namespace=names.NAMESPACE,
+            lifetime="detached",
+            num_cpus=0,
+            max_restarts=-1,
+            max_task_retries=0,
+            max_concurrency=10_000,
+            enable_task_events=False,
+            **options,
+        )
+        self._handles[name] = actor.remote(*args)
+
+    def _remove_old(self, name: str) -> None:
+        """On a joined cluster an earlier launcher may have been killed; its actors are of no use."""
+        try:
+            ray.kill(names.find(name))
+        except ValueError:
+            return
+
+    async def next_health(self, revision: int, *, wait_seconds: float) -> Health:
+        """The manager's view of the engine once it has changed. A manager that is being restarted counts as a stage."""
+        try:
+            return await self._handles[names.MANAGER].next_health.remote(revision, wait_seconds)
+        except RayActorError:
+            return Health(ok=False, stage="restarting the manager…", revision=0)
+
+    async def http_ready(self, deadline_seconds: float) -> None:
+        """Raises ``StartFailed`` when the port cannot be opened."""
+        try:
+            await asyncio.wait_for(self._handles[names.HTTP].ready.remote(), deadline_seconds)
+        except (RayActorError, TimeoutError) as error:
+            raise StartFailed(f"{self._settings.engine_url} cannot be served: {error}") from error
+
+    def kill(self) -> None:
+        for handle in self._handles.values():
+            ray.kill(handle)

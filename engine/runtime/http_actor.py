@@ -1,0 +1,87 @@
+"""HTTP in front of the manager: stateless, in a process of its own, so that it answers while the manager restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from ray.exceptions import RayActorError, RayTaskError
+
+from engine.errors import EngineError, NotReady
+from engine.runtime import names, process
+from engine.service import create_app
+from engine.settings import EngineSettings
+
+logger = logging.getLogger(__name__)
+
+RESTARTING = "restarting the manager…"
+RETRY_SECONDS = 20.0
+LONGEST_CALL_SECONDS = 60.0
+
+
+class ManagerDoor:
+    """The manager's methods as the service calls them, over Ray. A call that the manager's death cut off is made again.
+
+    All of the manager's methods are idempotent or refuse what has been done already, so a second call does no harm.
+    """
+
+    def __init__(self, find: Callable[[], Any]):
+        self._find = find
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        if method not in names.MANAGER_METHODS:
+            raise AttributeError(method)
+
+        async def call(*args: Any, **named: Any) -> Any:
+            return await self._call(method, *args, **named)
+
+        return call
+
+    async def health(self) -> dict[str, Any]:
+        try:
+            return await asyncio.wait_for(self._find().health.remote(), LONGEST_CALL_SECONDS)
+        except (RayActorError, TimeoutError):
+            return {"ok": False, "stage": RESTARTING}
+
+    async def _call(self, method: str, *args: Any, **named: Any) -> Any:
+        try:
+            async with asyncio.timeout(LONGEST_CALL_SECONDS):
+                return await self._until_answered(method, *args, **named)
+        except TimeoutError:
+            raise NotReady(f"the manager did not answer within {LONGEST_CALL_SECONDS:g} s") from None
+
+    async def _until_answered(self, method: str, *args: Any, **named: Any) -> Any:
+        give_up = asyncio.get_running_loop().time() + RETRY_SECONDS
+        while True:
+            try:
+                return await self._find().call.remote(method, *args, **named)
+            except RayTaskError as error:
+                raise _refusal(error) from None
+            except RayActorError:
+                if asyncio.get_running_loop().time() > give_up:
+                    raise NotReady(RESTARTING) from None
+                logger.warning("the manager died during %s; asking its successor", method)
+
+
+def _refusal(error: RayTaskError) -> Exception:
+    return error.cause if isinstance(error.cause, EngineError) else error
+
+
+class HttpActor:
+    """Raises ``OSError`` at creation when the port is taken."""
+
+    def __init__(self, settings: EngineSettings):
+        process.enter("http", settings)
+        manager = names.find(names.MANAGER)
+        app = create_app(ManagerDoor(lambda: manager), secret=settings.secret())
+        listener = socket.create_server((settings.host, settings.port), backlog=512)
+        config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=75)
+        self._serving = asyncio.get_running_loop().create_task(uvicorn.Server(config).serve(sockets=[listener]))
+        self._serving.add_done_callback(lambda done: process.exit_now(f"the HTTP server ended: {done}"))
+
+    async def ready(self) -> None:
+        """Answers while the port is open."""

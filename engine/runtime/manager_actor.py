@@ -1,0 +1,97 @@
+"""The manager in a process of its own: the ports made of actors, the ``Manager`` behind them, and its restart when it is of no more use.
+
+Ray starts this process anew without limit. ``__init__`` begins the restore at once; whoever calls meanwhile waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from engine import epoch
+from engine.blobs import BlobStore
+from engine.clock import SystemClock
+from engine.core.policy import regime
+from engine.manager import Manager
+from engine.models import registry
+from engine.runtime import names, process, rollout_pool, train_group
+from engine.runtime.readiness import Health, Readiness
+from engine.runtime.rollout_pool import RolloutPool
+from engine.runtime.train_group import TrainGroup
+from engine.settings import EngineSettings
+
+logger = logging.getLogger(__name__)
+
+PART = "manager"
+RESTORING = "reading the journal…"
+
+
+class ManagerActor:
+    def __init__(self, settings: EngineSettings):
+        process.enter("manager", settings)
+        self._settings = settings
+        self._readiness = Readiness({PART: RESTORING, rollout_pool.PART: rollout_pool.LOADING, train_group.PART: train_group.LOADING})
+        self._starting = asyncio.get_running_loop().create_task(self._start())
+
+    async def _start(self) -> Manager:
+        try:
+            manager = await self._make()
+            await manager.start()
+        except Exception as error:
+            logger.exception("the manager cannot start")
+            self._readiness.set(PART, RESTORING, failure=f"the manager cannot start: {type(error).__name__}: {error}")
+            raise
+        manager.failed.add_done_callback(lambda failed: process.exit_now(f"manager failed: {failed.result()!r}"))
+        self._readiness.set(PART, None)
+        return manager
+
+    async def _make(self) -> Manager:
+        settings = self._settings
+        claimed = await asyncio.to_thread(epoch.claim, settings.engine_dir)
+        files = await asyncio.to_thread(registry.resolve, settings.model, settings.models_dir)
+        deadlines = {
+            "epoch": claimed.number,
+            "call_deadline_seconds": settings.call_deadline_seconds,
+            "start_deadline_seconds": settings.start_deadline_seconds,
+        }
+        samplers = [names.find(names.rollout(i)) for i in range(settings.rollout_replicas)]
+        ranks = [names.find(names.train(i)) for i in range(settings.train_ranks)]
+        return Manager(
+            root=settings.engine_dir,
+            blobs=BlobStore(settings.blobs_dir),
+            model=model_info(settings, files),
+            tokenizer=files.path / "tokenizer.json",
+            policy=regime(settings.regime, slots=settings.job_slots, kv_budget_bytes=settings.kv_bytes),
+            rollout=RolloutPool(samplers, self._readiness, **deadlines),
+            train=TrainGroup(ranks, self._readiness, **deadlines),
+            clock=SystemClock(),
+        )
+
+    async def call(self, method: str, *args: Any, **named: Any) -> Any:
+        """One of ``names.MANAGER_METHODS``. Raises ``engine.errors.EngineError`` for refusals."""
+        if method not in names.MANAGER_METHODS:
+            raise AttributeError(f"the manager offers no {method}")
+        manager = await asyncio.shield(self._starting)
+        return await getattr(manager, method)(*args, **named)
+
+    async def health(self) -> dict[str, Any]:
+        health = self._readiness.health()
+        if not health.ok:
+            return {"ok": False, "stage": health.failure or health.stage}
+        return await (await asyncio.shield(self._starting)).health()
+
+    async def next_health(self, revision: int, wait_seconds: float) -> Health:
+        """See ``Readiness.next``."""
+        return await self._readiness.next(revision, wait_seconds=wait_seconds)
+
+
+def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:
+    return registry.model_info(
+        files,
+        dtype=settings.device_profile().dtype,
+        kv_budget_bytes=settings.kv_bytes,
+        job_slots=settings.job_slots,
+        max_rank=settings.max_rank,
+        max_context_tokens=settings.max_context_tokens,
+    )

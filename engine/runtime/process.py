@@ -1,0 +1,93 @@
+"""What every actor does with its own process: log to a file of its own, stay on its cores, end when a child it cannot live without ends."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from engine import device
+from engine.settings import EngineSettings
+
+logger = logging.getLogger(__name__)
+
+LOG_BYTES_KEPT = 20 * 2**20
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def enter(role: str, settings: EngineSettings, *, cores: tuple[int, ...] = (), threads: int = 1) -> None:
+    """First thing in an actor: before torch or vllm is imported."""
+    device.limit_threads(os.environ, threads)
+    device.pin(cores)
+    log_to(settings.log_dir / f"engine-{role}.log")
+    logger.info("%s: process %d starts on cores %s", role, os.getpid(), ",".join(map(str, cores)) or "any")
+
+
+def log_to(path: Path) -> None:
+    """Stdout, stderr and ``logging`` of this process, and of the children it will start, go to ``path``; one older file is kept."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > LOG_BYTES_KEPT:
+        path.replace(path.with_suffix(".log.1"))
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+    logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=os.fdopen(os.dup(2), "w", buffering=1), force=True)
+
+
+def log_beside_stdout(path: Path) -> None:
+    """``logging`` goes to ``path`` and stdout stays the protocol: the launcher's way."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(level=logging.INFO, format=_FORMAT, filename=path, force=True)
+
+
+def load(name: str) -> Any:
+    """The object that ``"module:attribute"`` names."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def children(*, named: str = "") -> list[int]:
+    """Process ids of this process's direct children whose title begins with ``named``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            # pid (title) state parent …, and a title may hold anything, even brackets
+            title, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+        except (OSError, UnicodeDecodeError):  # no process, or one that ended meanwhile
+            continue
+        if int(rest.split()[1]) == os.getpid() and title.startswith(named):
+            found.append(int(entry.name))
+    return found
+
+
+def watch(pids: list[int], on_exit: Callable[[int], None]) -> None:
+    """Call ``on_exit(pid)`` from the running loop the moment one of ``pids`` ends. No polling: the kernel wakes us."""
+    loop = asyncio.get_running_loop()
+
+    def fired(fd: int, pid: int) -> None:
+        loop.remove_reader(fd)
+        os.close(fd)
+        on_exit(pid)
+
+    for pid in pids:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            loop.call_soon(on_exit, pid)
+            continue
+        loop.add_reader(fd, fired, fd, pid)
+
+
+def exit_now(reason: str) -> None:
+    """End this process so that Ray starts it anew; nothing of its state is worth saving."""
+    logger.error("%s; this process ends and Ray restarts it", reason)
+    logging.shutdown()
+    os._exit(1)

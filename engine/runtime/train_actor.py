@@ -1,0 +1,91 @@
+"""One rank of the trainer in a process of its own: a ``TrainWorker`` behind Ray calls.
+
+Torch works in one thread, so the event loop stays free to answer; calls are served in the order in which they come, which keeps all
+ranks of a group in the same order of collectives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from engine.ports import PortError, Snapshot, TrainRequest, TrainResult
+from engine.runtime import process
+from engine.runtime.fence import Fence
+from engine.settings import EngineSettings
+from engine.spec import JobSpec
+
+logger = logging.getLogger(__name__)
+
+
+class TrainActor:
+    def __init__(self, settings: EngineSettings, rank: int, factory: str):
+        threads = max(1, len(settings.train_core_ids))
+        process.enter(f"trainer-{rank}", settings, cores=settings.train_core_ids, threads=threads)
+        self._settings = settings
+        self._rank = rank
+        self._fence = Fence()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
+        self._worker: Any = None
+        self._generation = 0
+        # Importing torch takes seconds: begin before the group is formed.
+        self._worker_class = self._in_thread(process.load, factory)
+
+    def _in_thread(self, function: Any, *args: Any) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+    async def claim(self, epoch: int) -> tuple[int, bool]:
+        """Only ``epoch`` is served from here on. Returns (the group generation this rank belongs to or 0, whether it can train)."""
+        self._fence.claim(epoch)
+        return self._generation, self._worker is not None
+
+    async def rendezvous(self) -> str:
+        """A free ``tcp://host:port`` on this node, for rank 0 to gather the group at."""
+        with socket.socket() as probe:
+            probe.bind((_node_ip(), 0))
+            host, port = probe.getsockname()
+        return f"tcp://{host}:{port}"
+
+    async def form(self, epoch: int, generation: int, init_method: str, world_size: int) -> None:
+        """Join the process group and load the base model. A rank that was part of a group cannot join another: it must be restarted."""
+        self._fence.claim(epoch)
+        if self._generation:
+            raise PortError(f"rank {self._rank} already belongs to group {self._generation}")
+        self._generation = generation
+        worker_class = await self._worker_class
+        self._worker = await self._in_thread(_start_worker, worker_class, self._settings, self._rank, world_size, init_method)
+        logger.info("rank %d of %d ready in group %d", self._rank, world_size, generation)
+
+    async def hold(self) -> None:
+        """Never answers: the caller learns of this process's end the moment it happens."""
+        await asyncio.Event().wait()
+
+    async def fresh(self, epoch: int, job: str, spec: JobSpec) -> Snapshot | None:
+        return await self._run(epoch, "fresh", job, spec)
+
+    async def step(self, epoch: int, request: TrainRequest) -> TrainResult | None:
+        return await self._run(epoch, "step", request)
+
+    async def _run(self, epoch: int, method: str, *args: Any) -> Any:
+        self._fence.claim(epoch)
+        if self._worker is None:
+            raise PortError(f"rank {self._rank} is not part of a group yet")
+        result = await self._in_thread(getattr(self._worker, method), *args)
+        return result if self._rank == 0 else None
+
+    async def process_id(self) -> int:
+        return os.getpid()
+
+
+def _start_worker(worker_class: Any, settings: EngineSettings, rank: int, world_size: int, init_method: str) -> Any:
+    return worker_class.start(settings, rank=rank, world_size=world_size, init_method=init_method)
+
+
+def _node_ip() -> str:
+    import ray
+
+    return ray.util.get_node_ip_address()

@@ -1,0 +1,144 @@
+"""The manager's ``TrainPort``: W rank actors that form one process group.
+
+The group lives and dies as one: when a rank dies, or is stuck beyond its deadline, all ranks are started anew and gather again. A new
+manager adopts a whole group as it finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+import ray
+
+from engine.ports import PortError, Snapshot, TrainRequest, TrainResult
+from engine.runtime.calls import Died, Overdue, answer
+from engine.runtime.fence import Superseded
+from engine.runtime.readiness import Readiness
+from engine.spec import JobSpec
+
+logger = logging.getLogger(__name__)
+
+PART = "trainer"
+LOADING = "loading the base model into the trainer…"
+GRACE_SECONDS = 15.0
+KILL_SECONDS = 20.0
+SLOWEST_RESTART_SECONDS = 30.0
+
+
+class TrainGroup:
+    """One call at a time, on all ranks in the same order. Raises ``PortError`` as ports do."""
+
+    def __init__(
+        self, handles: list[Any], readiness: Readiness, *, epoch: int, call_deadline_seconds: float, start_deadline_seconds: float
+    ):
+        self._handles = handles
+        self._readiness = readiness
+        self._epoch = epoch
+        self._call_deadline = call_deadline_seconds
+        self._start_deadline = start_deadline_seconds
+        self._turn = asyncio.Lock()
+        self._formed = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._follower = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        self._follower.cancel()
+        await asyncio.gather(self._follower, return_exceptions=True)
+
+    async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
+        return await self._call("fresh", job, spec, deadline_seconds=self._call_deadline, what=f"trainer: fresh adapter of {job}")
+
+    async def step(self, request: TrainRequest) -> TrainResult:
+        payload = request if len(self._handles) == 1 else ray.put(request)  # one copy for all ranks
+        what = f"trainer: step of {request.job} from version {request.version}"
+        return await self._call("step", payload, deadline_seconds=request.deadline_seconds + GRACE_SECONDS, what=what)
+
+    async def _call(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
+        async with self._turn:
+            await self._wait_formed()
+            try:
+                return (await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what))[0]
+            except (Died, Overdue) as error:
+                self._formed.clear()
+                self._broken.set()
+                raise PortError(error.reason) from error
+
+    async def _wait_formed(self) -> None:
+        try:
+            async with asyncio.timeout(self._start_deadline):
+                await self._formed.wait()
+        except TimeoutError:
+            raise PortError(f"the trainer did not come up within {self._start_deadline:g} s") from None
+
+    async def _on_all(self, method: str, *args: Any, deadline_seconds: float, what: str) -> list[Any]:
+        """Every rank's answer; the first failure is raised at once, since the other ranks may wait in a collective for ever."""
+        refs = [getattr(handle, method).remote(self._epoch, *args) for handle in self._handles]
+        return await asyncio.gather(*(answer(ref, deadline_seconds=deadline_seconds, what=what) for ref in refs))
+
+    async def _follow(self) -> None:
+        pause_seconds = 1.0
+        while True:
+            try:
+                await self._form()
+                pause_seconds = 1.0
+                await self._until_broken()
+                logger.warning("a trainer rank died or is stuck; the group starts anew")
+            except Superseded as error:
+                logger.error("%s: this manager follows no trainer any more", error.reason)
+                return
+            except Died as error:
+                logger.warning("%s", error.reason)
+            except PortError as error:
+                logger.error("trainer: %s", error.reason)
+                self._readiness.set(PART, LOADING, failure=error.reason)
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, SLOWEST_RESTART_SECONDS)
+            self._formed.clear()
+            await self._replace_used_ranks()
+
+    async def _form(self) -> None:
+        """Adopt the group if all ranks are in the same one and can train; else gather a new one from fresh ranks."""
+        states = await self._on_all("claim", deadline_seconds=self._start_deadline, what="trainer: claim")
+        adopt = len(set(states)) == 1 and states[0][1]
+        if not adopt:
+            if any(generation for generation, _ in states):
+                raise Died("the trainer's ranks are not in one group")
+            await self._gather(generation=self._epoch)
+        self._broken.clear()
+        self._formed.set()
+        self._readiness.set(PART, None)
+        logger.info("trainer group of %d ranks %s", len(self._handles), "adopted" if adopt else "formed")
+
+    async def _gather(self, generation: int) -> None:
+        what = "trainer: start"
+        init_method = await answer(self._handles[0].rendezvous.remote(), deadline_seconds=self._start_deadline, what=what)
+        world_size = len(self._handles)
+        await self._on_all("form", generation, init_method, world_size, deadline_seconds=self._start_deadline, what=what)
+
+    async def _until_broken(self) -> None:
+        held = [asyncio.ensure_future(self._hold(handle)) for handle in self._handles]
+        waits = [*held, asyncio.ensure_future(self._broken.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._formed.clear()
+        self._readiness.set(PART, LOADING)
+
+    async def _hold(self, handle: Any) -> None:
+        with contextlib.suppress(PortError):
+            await answer(handle.hold.remote(), deadline_seconds=None, what="trainer")
+
+    async def _replace_used_ranks(self) -> None:
+        """Start every rank anew that has been in a group, and wait for its old process to be gone."""
+        await asyncio.gather(*(self._replace(handle) for handle in self._handles))
+
+    async def _replace(self, handle: Any) -> None:
+        gone = handle.hold.remote()  # sent before the kill, so it meets the old process
+        ray.kill(handle, no_restart=False)
+        with contextlib.suppress(PortError):
+            await answer(gone, deadline_seconds=KILL_SECONDS, what="trainer: restart")

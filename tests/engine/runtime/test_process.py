@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+from engine.runtime import process
+
+
+async def test_the_end_of_a_child_is_noticed_without_polling():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    gone = asyncio.get_running_loop().create_future()
+    process.watch([child.pid], gone.set_result)
+
+    child.kill()
+
+    assert await asyncio.wait_for(gone, 10) == child.pid
+    child.wait()
+    child.stdin.close()
+
+
+async def test_a_child_that_has_gone_before_counts_too():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    gone = asyncio.get_running_loop().create_future()
+
+    process.watch([child.pid], gone.set_result)
+
+    assert await asyncio.wait_for(gone, 10) == child.pid
+
+
+def test_a_process_knows_its_children_by_title():
+    child = subprocess.Popen(["/bin/sleep", "600"])
+    try:
+        assert child.pid in process.children(named="sleep")
+        assert child.pid not in process.children(named="VLLM")
+    finally:
+        child.kill()
+        child.wait()

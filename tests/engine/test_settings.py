@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from engine import settings
+from engine.settings import SettingsError
+
+
+def test_each_variable_has_the_prefix(monkeypatch):
+    monkeypatch.setenv("MARLAAS_TRAIN_RANKS", "3")
+    monkeypatch.setenv("MARLAAS_ENGINE_URL", "http://127.0.0.1:9123/")
+
+    loaded = settings.load()
+
+    assert (loaded.train_ranks, loaded.port, loaded.engine_url) == (3, 9123, "http://127.0.0.1:9123")
+
+
+def test_every_bad_value_is_named_with_its_variable(monkeypatch):
+    monkeypatch.setenv("MARLAAS_TRAIN_RANKS", "none")
+    monkeypatch.setenv("MARLAAS_REGIME", "chaos")
+
+    with pytest.raises(SettingsError) as refused:
+        settings.load()
+
+    assert "MARLAAS_TRAIN_RANKS=none" in str(refused.value)
+    assert "MARLAAS_REGIME=chaos: unknown regime; choose among" in str(refused.value)
+
+
+def test_a_core_of_another_machine_is_refused():
+    with pytest.raises(SettingsError, match=r"MARLAAS_ROLLOUT_CORES=9999: core 9999 is not available"):
+        settings.load(rollout_cores="9999")
+
+
+def test_a_runtime_folder_too_long_for_unix_sockets_is_refused():
+    with pytest.raises(SettingsError, match=r"MARLAAS_RUNTIME: .* at most 45 characters"):
+        settings.load(runtime="/tmp/" + "x" * 60)
+
+
+def test_each_state_folder_has_a_runtime_folder_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.delenv("MARLAAS_RUNTIME")
+
+    one, other = settings.load(state=tmp_path / "a"), settings.load(state=tmp_path / "b")
+
+    assert one.runtime_dir != other.runtime_dir
+    assert one.runtime_dir == settings.load(state=tmp_path / "a").runtime_dir
+
+
+def test_the_secret_is_made_once_and_only_its_owner_reads_it(tmp_path):
+    loaded = settings.load(state=tmp_path)
+
+    assert loaded.secret() == settings.load(state=tmp_path).secret()
+    assert len(loaded.secret()) >= 32
+    assert stat.S_IMODE((tmp_path / "engine-secret").stat().st_mode) == 0o600
+
+
+def test_the_environment_s_secret_comes_before_the_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("MARLAAS_ENGINE_SECRET", "given")
+
+    assert settings.load(state=tmp_path).secret() == "given"
+    assert not (tmp_path / "engine-secret").exists()
+
+
+def test_the_runtime_folder_is_closed_to_others(tmp_path):
+    loaded = settings.load(state=tmp_path / "state")
+
+    loaded.make_dirs()
+
+    assert stat.S_IMODE(loaded.runtime_dir.stat().st_mode) == 0o700
