@@ -1,0 +1,293 @@
+"""The manager: one per engine, the only one who writes. It takes requests, journals what they mean, and lets the driver act on it.
+
+    request ─▶ Manager ─▶ journal (durable) ─▶ answer
+                  └────▶ Driver ─▶ Scheduler ─▶ Work ─▶ sampler, trainer, store
+
+It knows nothing of HTTP or Ray: ``service`` and ``runtime`` stand in front of it. Kill it at any moment: its successor reads the journal
+and the HEADs (``restore``) and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from engine.blobs import BlobStore
+from engine.clock import Clock, Timeline
+from engine.core.messages import AdmissionChanged, Paused, PolicyChanged, Reprioritised, Resumed
+from engine.core.policy import Policy
+from engine.core.scheduler import Scheduler
+from engine.data import Datasets
+from engine.door import Door, runs_alone
+from engine.driver import Deadlines, Driver
+from engine.durable import CrashAt, no_crash
+from engine.epoch import claim
+from engine.errors import Conflict, Invalid, NotFound
+from engine.event_log import EventLog
+from engine.history import JobHistory
+from engine.journal import Journal
+from engine.ports import RolloutPort, TrainPort
+from engine.reading import Reading
+from engine.restore import Found, inspect, replay
+from engine.spec import ModelInfo, Submission
+from engine.store import Store
+from engine.work import Work
+
+ADMISSION_MODES = {"open": "open", "pause": "paused", "paused": "paused", "drain": "drain"}
+
+
+class Manager:
+    """``await start()`` before anything else. ``root`` is the engine's directory: EPOCH, ``journal/``, ``jobs/``.
+
+    ``failed`` is a future that holds the reason when this manager has become useless (a newer one has taken over, the journal cannot be
+    written): its process should exit and be started anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: Path,
+        blobs: BlobStore,
+        model: ModelInfo,
+        tokenizer: Path,
+        policy: Policy,
+        rollout: RolloutPort,
+        train: TrainPort,
+        clock: Clock,
+        deadlines: Deadlines | None = None,
+        crash_at: CrashAt = no_crash,
+    ):
+        self._root = root
+        self._model = model
+        self._tokenizer = tokenizer
+        self._policy = policy
+        self._rollout = rollout
+        self._train = train
+        self._deadlines = deadlines or Deadlines()
+        self._datasets = Datasets(blobs)
+        self._door = Door(model, self._datasets)
+        self._timeline = Timeline(clock)
+        self._began = clock.monotonic()
+        self._crash_at = crash_at
+        self._ready = False
+
+    # Life
+
+    async def start(self) -> None:
+        """Claim the next epoch, read what the last manager left, and go on with it."""
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        await asyncio.to_thread(self._open)
+        self._log = EventLog(self._journal, on_failure=self._fail)
+        self._policy = dataclasses.replace(self._policy, **self._history.policy_changes)
+        self._driver = Driver(
+            scheduler=Scheduler(self._policy), history=self._history, log=self._log, timeline=self._timeline, on_fatal=self._fail
+        )
+        self._driver.work = self._work = self._make_work()
+        self._reading = self._make_reading()
+        await self._restore()
+        self._ready = True
+
+    async def stop(self) -> None:
+        """Let go at once; whatever was under way is redone by the next manager."""
+        self._ready = False
+        await self._driver.stop()
+        await self._log.drain()
+
+    def _open(self) -> None:
+        self._epoch = claim(self._root)
+        self._journal = Journal(self._root / "journal", self._epoch, crash_at=self._crash_at)
+        self._store = Store(self._root / "jobs", self._epoch, crash_at=self._crash_at)
+        self._history = replay(self._journal)
+
+    def _make_work(self) -> Work:
+        return Work(
+            self._driver,
+            store=self._store,
+            datasets=self._datasets,
+            rollout=self._rollout,
+            train=self._train,
+            deadlines=self._deadlines,
+        )
+
+    def _make_reading(self) -> Reading:
+        return Reading(
+            history=self._history,
+            scheduler=self._driver.scheduler,
+            store=self._store,
+            datasets=self._datasets,
+            rollout=self._rollout,
+            stats_seconds=self._deadlines.stats,
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        self._ready = False
+        if not self.failed.done():
+            self.failed.set_result(error)
+            self._driver.die(error)
+
+    async def _restore(self) -> None:
+        jobs = list(self._history.jobs.values())
+        await self._work.adapters.clear(jobs, self._model.job_slots)
+        # Closed while they come back, so that who had a place takes it again before anybody new.
+        self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode="paused"))
+        for job in jobs:
+            if job.deleted:
+                await asyncio.to_thread(self._store.delete, job.job)
+            elif job.ended is None:
+                self._resume_after_restart(job, await asyncio.to_thread(inspect, job, self._store))
+        self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode=self._history.admission))
+
+    def _resume_after_restart(self, job: JobHistory, found: Found) -> None:
+        if found.broken is not None:
+            self._driver.end(job.job, state="failed", reason=found.broken, attribution="platform")
+        elif found.head is None:
+            self._driver.spawn(job.job, "prepare", partial(self._work.prepare, job))
+        else:
+            if found.lost_step is not None:
+                self._driver.say(job.job, "step", found.lost_step.data, at_seconds=found.lost_step.committed_at)
+            if not found.ready:
+                job.ready = None
+            self._driver.enter(job)
+
+    # Requests about jobs
+
+    async def submit(self, job: str, raw: Any) -> dict[str, Any]:
+        """Accept a ``Submission`` for good. The same again answers ``created`` False; another body for a known id is a ``Conflict``."""
+        submission = self._door.parse(job, raw)
+        if job not in self._history.jobs:
+            await asyncio.to_thread(self._door.check, submission.spec)
+        if (known := self._history.jobs.get(job)) is not None:
+            if known.submission != submission:
+                raise Conflict(f"job {job} was submitted before with another body", code="job_exists", param="job")
+            await self._log.drain()
+            return {"job": job, "created": False}
+        await self._accept(job, submission)
+        return {"job": job, "created": True}
+
+    async def _accept(self, job: str, submission: Submission) -> None:
+        needed = self._door.kv_bytes(submission.spec)
+        accepted = self._driver.say(job, "accepted", {"submission": submission.model_dump(mode="json"), "kv_bytes": needed})
+        if (budget := self._driver.scheduler.policy.kv_budget_bytes) is not None and needed > budget:
+            self._driver.say(job, "warning", runs_alone(needed, budget))
+        await accepted
+        self._driver.spawn(job, "prepare", partial(self._work.prepare, self._history.jobs[job]))
+
+    async def cancel(self, job: str, reason: str = "") -> dict[str, str]:
+        """End the job; a training that has begun commits first. Tokens sampled until now are the user's."""
+        history = self._open_job(job)
+        if history.stop is not None:
+            await self._log.drain()
+            return {"job": job}
+        stop = {"outcome": "cancelled", "reason": reason or "cancelled by its owner", "attribution": "user"}
+        await self._driver.say(job, "stop_requested", stop)
+        self._driver.stop_job(job, **stop)
+        return {"job": job}
+
+    async def pause(self, job: str, reason: str = "") -> dict[str, str]:
+        """Hold the job as soon as its running step is committed."""
+        history = self._open_job(job)
+        if not history.pausing:
+            await self._driver.say(job, "pause_requested", {"reason": reason})
+            self._driver.tell(Paused(at=self._timeline.monotonic(), job=job))
+        return {"job": job}
+
+    async def resume(self, job: str, reason: str = "") -> dict[str, str]:
+        history = self._open_job(job)
+        if history.pausing:
+            await self._driver.say(job, "resumed", {"version": history.version, "reason": reason})
+            self._driver.tell(Resumed(at=self._timeline.monotonic(), job=job))
+        return {"job": job}
+
+    async def reprioritise(self, job: str, priority: int) -> dict[str, Any]:
+        self._open_job(job)
+        if not isinstance(priority, int) or not -100 <= priority <= 100:
+            raise Invalid.of([("priority", "a whole number from -100 to 100")])
+        await self._driver.say(job, "priority", {"priority": priority})
+        self._driver.tell(Reprioritised(at=self._timeline.monotonic(), job=job, priority=priority))
+        return {"job": job, "priority": priority}
+
+    async def delete(self, job: str) -> dict[str, str]:
+        """Remove an ended job's versions and batches; its history stays. Deleting again is no error."""
+        history = self._reading.job(job)
+        if history.ended is None:
+            raise Conflict(f"job {job} has not ended; cancel it first", code="job_open", param="job")
+        if not history.deleted:
+            await self._driver.say(job, "deleted", {})
+        await asyncio.to_thread(self._store.delete, job)
+        return {"job": job}
+
+    def _open_job(self, job: str) -> JobHistory:
+        history = self._reading.job(job)
+        if history.ended is not None:
+            raise Conflict(f"job {job} has ended ({history.state})", code="job_ended", param="job")
+        return history
+
+    # Requests about the engine
+
+    async def set_admission(self, mode: str) -> dict[str, str]:
+        """``open`` admits, ``pause`` admits no new job, ``drain`` also starts no new step."""
+        if mode not in ADMISSION_MODES:
+            raise Invalid.of([("mode", f"choose among {', '.join(('open', 'pause', 'drain'))}")])
+        await self._driver.say("", "admission", {"mode": ADMISSION_MODES[mode]})
+        self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode=ADMISSION_MODES[mode]))
+        return {"admission": ADMISSION_MODES[mode]}
+
+    async def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change fields of the running ``Policy``; it stays changed after a restart."""
+        try:
+            policy = dataclasses.replace(self._driver.scheduler.policy, **changes)
+        except (TypeError, ValueError) as error:
+            raise Invalid.of([("policy", str(error))]) from None
+        await self._driver.say("", "policy", {"changes": changes})
+        self._driver.tell(PolicyChanged(at=self._timeline.monotonic(), policy=policy))
+        return dataclasses.asdict(policy)
+
+    # Answers
+
+    async def health(self) -> dict[str, Any]:
+        if not self._ready:
+            return {"ok": False, "stage": "reading the journal"}
+        return {"ok": True, "epoch": self._epoch.number}
+
+    async def status(self) -> dict[str, Any]:
+        return {
+            "engine": self._journal.engine,
+            "epoch": self._epoch.number,
+            "policy": dataclasses.asdict(self._driver.scheduler.policy),
+            "jobs": self._reading.jobs(),
+            **self._reading.places(),
+            "sampler": await self._reading.sampler(),
+            "uptime_seconds": self._timeline.monotonic() - self._began,
+        }
+
+    async def events(self, after: int, wait_seconds: float, limit: int) -> dict[str, Any]:
+        """Events behind the cursor ``after``; ``last`` is the cursor for the next call."""
+        events = await self._log.read_after(after, wait_seconds=wait_seconds, limit=limit)
+        return {
+            "engine": self._journal.engine,
+            "epoch": self._epoch.number,
+            "events": [event.model_dump(mode="json") for event in events],
+            "last": events[-1].offset if events else after,
+        }
+
+    async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]:
+        return await self._reading.adapter(job, version)
+
+    async def rollouts(self, job: str, version: int | None, *, offset: int, limit: int) -> dict[str, Any]:
+        return await self._reading.rollouts(job, version, offset=offset, limit=limit)
+
+    async def models(self) -> dict[str, Any]:
+        return {"models": [self._model.model_dump(mode="json")]}
+
+    async def tokenizer(self, model: str) -> bytes:
+        """The content of tokenizer.json. Raises ``NotFound``."""
+        if model != self._model.name:
+            raise NotFound(f"this engine serves {self._model.name}, not {model}", code="model_not_found", param="model")
+        return await asyncio.to_thread(self._tokenizer.read_bytes)
+
+    async def estimate(self, raw: Any) -> dict[str, Any]:
+        """See ``Door.estimate``."""
+        return await asyncio.to_thread(self._door.estimate, raw, self._driver.scheduler.policy.kv_budget_bytes)

@@ -1,0 +1,38 @@
+"""Telling a waiting job's owner why it waits: once, and again only when the reason becomes another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from engine.core.messages import (
+    AdmissionChanged,
+    Admit,
+    Command,
+    Fact,
+    Hold,
+    PolicyChanged,
+    Release,
+    Reprioritised,
+    Resumed,
+    Stopped,
+    Submitted,
+)
+from engine.core.view import JobView
+
+QUEUE_CODES = frozenset({"kv", "slots", "tenant_cap", "admission"})
+_MOVERS = (Submitted, Resumed, Stopped, Reprioritised, AdmissionChanged, PolicyChanged, Admit, Hold, Release)
+
+
+def may_change_queue(fact: Fact, commands: list[Command]) -> bool:
+    """Whether anybody's reason to wait may be another now. Looking costs O(n log n), so it is not done at every hand-over of a step."""
+    return isinstance(fact, _MOVERS) or any(isinstance(command, _MOVERS) for command in commands)
+
+
+def changed_reasons(views: Iterable[JobView], told: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """(job, data of its ``waiting`` event) for each queued job whose code differs from the one that it was ``told`` last."""
+    return [
+        (view.job, {"reason": view.reason, "code": view.code, "position": view.position})
+        for view in views
+        if view.phase == "waiting" and view.code in QUEUE_CODES and told.get(view.job, "") != view.code
+    ]

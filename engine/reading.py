@@ -1,0 +1,151 @@
+"""The manager's answers to those who only look: status, adapters, rollouts. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from engine.core.scheduler import Scheduler
+from engine.core.view import JobView
+from engine.data import Datasets, step_rows
+from engine.errors import NotFound
+from engine.history import EngineHistory, JobHistory
+from engine.ports import RolloutPort
+from engine.store import Store, UnknownVersion
+from engine.trajectory import Trajectory, decode
+
+logger = logging.getLogger(__name__)
+
+
+class Reading:
+    """Reads the manager's memory on its loop and the store's files in threads."""
+
+    def __init__(
+        self,
+        *,
+        history: EngineHistory,
+        scheduler: Scheduler,
+        store: Store,
+        datasets: Datasets,
+        rollout: RolloutPort,
+        stats_seconds: float,
+    ):
+        self._history = history
+        self._scheduler = scheduler
+        self._store = store
+        self._datasets = datasets
+        self._rollout = rollout
+        self._stats_seconds = stats_seconds
+        self._last_stats: dict[str, Any] = {}
+
+    def job(self, job: str) -> JobHistory:
+        """Raises ``NotFound``."""
+        found = self._history.jobs.get(job)
+        if found is None:
+            raise NotFound(f"there is no job {job}", code="job_not_found", param="job")
+        return found
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """One line per job that is not deleted, in the order of acceptance."""
+        views = self._scheduler.view()
+        return [_line(job, views.get(job.job)) for job in self._history.jobs.values() if not job.deleted]
+
+    def places(self) -> dict[str, Any]:
+        """Who may start, and what of KV memory and slots is taken."""
+        admission = self._scheduler.admission
+        return {
+            "admission": admission.mode,
+            "kv": {"budget_bytes": admission.kv.budget_bytes, "reserved_bytes": admission.kv.reserved_bytes},
+            "slots": {"total": admission.slots.total, "used": len(admission.slots)},
+        }
+
+    async def sampler(self) -> dict[str, Any]:
+        """The sampler's counters; when it does not answer soon, the last ones known, marked ``stale``."""
+        try:
+            async with asyncio.timeout(self._stats_seconds):
+                self._last_stats = await self._rollout.stats()
+        except Exception:
+            logger.warning("the sampler's statistics are not to be had", exc_info=True)
+            return {**self._last_stats, "stale": True}
+        return self._last_stats
+
+    async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]:
+        """(version, PEFT's files) of a committed version; None means the latest. Raises ``NotFound``."""
+        self.job(job)
+        try:
+            wanted = self._store.head(job) if version is None else version
+            if wanted is None:
+                raise UnknownVersion(f"{job} has no version yet")
+            return wanted, await asyncio.to_thread(self._store.adapter, job, wanted)
+        except UnknownVersion as error:
+            raise NotFound(str(error), code="version_not_found", param="version") from None
+
+    async def rollouts(self, job: str, version: int | None, *, offset: int, limit: int) -> dict[str, Any]:
+        """A page of the trajectories sampled from ``version``; None means the latest that has a finished batch. Raises ``NotFound``."""
+        history = self.job(job)
+        try:
+            return await asyncio.to_thread(self._rollouts, history, version, offset, limit)
+        except UnknownVersion as error:
+            raise NotFound(str(error), code="version_not_found", param="version") from None
+
+    def _rollouts(self, job: JobHistory, version: int | None, offset: int, limit: int) -> dict[str, Any]:
+        version, attempt = self._finished_batch(job, version)
+        batch = decode(self._store.read_rollout(job.job, version, attempt))
+        prompts = self._prompts(job, version)
+        page = batch.trajectories[offset : offset + limit]
+        return {
+            "version": version,
+            "attempt": attempt,
+            "total": len(batch.trajectories),
+            "trajectories": [_trajectory(t, prompts.get(t.row, "")) for t in page],
+        }
+
+    def _finished_batch(self, job: JobHistory, version: int | None) -> tuple[int, int]:
+        newest_first = range(job.version, -1, -1) if version is None else [version]
+        for candidate in newest_first:
+            if (attempt := self._store.ready_attempt(job.job, candidate)) is not None:
+                return candidate, attempt
+        raise UnknownVersion(f"{job.job} has no finished rollout" + ("" if version is None else f" of version {version}"))
+
+    def _prompts(self, job: JobHistory, version: int) -> dict[int, str]:
+        """The text of each row of the step: the user's words, without the chat template."""
+        spec = job.spec
+        positions = step_rows(spec.dataset.train_rows, spec.rollout.prompts_per_step, spec.seed, version)
+        rows = self._datasets.rows(spec.dataset.train, positions)
+        return {row.row: "\n\n".join(message["content"] for message in row.messages) for row in rows}
+
+
+def _line(job: JobHistory, view: JobView | None) -> dict[str, Any]:
+    return {
+        "job": job.job,
+        "tenant": job.tenant,
+        "state": job.state,
+        "phase": view.phase if view else "",
+        "version": job.version,
+        "steps": job.spec.train.steps,
+        "position": view.position if view else None,
+        "reason": _reason(job, view),
+    }
+
+
+def _reason(job: JobHistory, view: JobView | None) -> str:
+    if job.ended is not None:
+        return job.ended["reason"]
+    return view.reason if view else "its first version is being made"
+
+
+def _trajectory(t: Trajectory, prompt: str) -> dict[str, Any]:
+    return {
+        "row": t.row,
+        "sample": t.sample,
+        "prompt": prompt,
+        "text": t.text,
+        "reward": t.reward,
+        "components": t.components,
+        "finish_reason": t.finish_reason,
+        "prompt_ids": t.prompt_ids,
+        "completion_ids": t.completion_ids,
+        "logprobs": t.logprobs,
+        "invalid": t.invalid,
+    }

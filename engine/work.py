@@ -1,0 +1,250 @@
+"""What the scheduler's commands mean: one coroutine per command, from the snapshot on disk through a port to the next fact.
+
+Policy versions enter a port only as committed files read from the store (never "what is live on the device"), and leave it only through
+``store.commit``. An answer's failure becomes the fact that the scheduler knows; the traceback goes to the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from engine.adapters import SamplerAdapters
+from engine.core.messages import EvalDone, Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, TrainFailed
+from engine.data import Datasets, eval_rows, step_rows
+from engine.driver import FATAL, Deadlines, Driver, PortTimeout
+from engine.history import JobHistory
+from engine.ports import AdapterRef, EvalRequest, PortError, RolloutPort, RolloutRequest, Row, TrainPort, TrainRequest, TrainResult
+from engine.steps import TrainTimes, certify, rollout_ready_data, step_data, with_commit
+from engine.store import Store
+
+logger = logging.getLogger(__name__)
+
+ADVICE = {
+    "no_signal": "All completions of each group scored alike. Easier or harder prompts or a finer grader give it something to learn.",
+    "nonfinite": "The gradient was not finite, so the adapter was left as it was. A lower learning rate usually helps.",
+}
+
+
+class Work:
+    """Carries the commands out."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        store: Store,
+        datasets: Datasets,
+        rollout: RolloutPort,
+        train: TrainPort,
+        deadlines: Deadlines,
+        eval_slots: int = 1,
+    ):
+        self._driver = driver
+        self._store = store
+        self._datasets = datasets
+        self._rollout = rollout
+        self._train = train
+        self._deadlines = deadlines
+        self._eval_slots = asyncio.Semaphore(eval_slots)
+        self.adapters = SamplerAdapters(driver, rollout, control_seconds=deadlines.control)
+
+    # Version 0
+
+    async def prepare(self, job: JobHistory) -> None:
+        """Make version 0, then let the job queue. A job that cannot get one ends before it began."""
+        try:
+            snapshot = await self._fresh(job)
+            await asyncio.to_thread(self._store.create, job.job, snapshot)
+        except FATAL:
+            raise
+        except Exception as error:
+            stop = job.stop or {"outcome": "failed", **blame(error, f"{job.job}: version 0")}
+            self._driver.end(job.job, state=stop["outcome"], reason=stop["reason"], attribution=stop["attribution"])
+        else:
+            self._driver.enter(job)
+
+    async def _fresh(self, job: JobHistory) -> dict[str, bytes]:
+        for _ in range(self._driver.scheduler.policy.max_attempts - 1):
+            try:
+                return await self._call_fresh(job)
+            except PortError as error:
+                if error.attribution != "platform":
+                    raise
+                logger.warning("job %s: %s; trying again", job.job, error.reason)
+        return await self._call_fresh(job)
+
+    async def _call_fresh(self, job: JobHistory) -> dict[str, bytes]:
+        return await self._driver.call(self._train.fresh(job.job, job.spec), seconds=self._deadlines.fresh, what="making version 0")
+
+    # Rollout
+
+    async def rollout(self, command: StartRollout) -> None:
+        job = self._driver.history.jobs[command.job]
+        idle_since, started = job.idle_since, self._driver.timeline.seconds()
+        numbers = {"version": command.version, "attempt": command.attempt}
+        event = await self._driver.say(job.job, "rollout_started", numbers)
+        try:
+            summary, certificate = await self._sample(job, command, load_id=event.offset)
+        except FATAL:
+            raise
+        except Exception as error:
+            if isinstance(error, PortTimeout):
+                await self.adapters.abort(job.job)
+            self.adapters.doubt(job.job)
+            self._lost("rollout_lost", RolloutFailed, command, error)
+            return
+        ready = self._driver.timeline.seconds()
+        data = rollout_ready_data(**numbers, summary=summary, certificate=certificate, idle_since=idle_since, started=started, ready=ready)
+        self._driver.say(job.job, "rollout_ready", data)
+        self._driver.tell(RolloutDone(at=self._now(), job=job.job, **numbers))
+
+    async def _sample(self, job: JobHistory, command: StartRollout, *, load_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(summary, certificate) of the batch, which lies in the store afterwards.
+
+        Load ids are offsets of the journal: fresh per load, over restarts of any part.
+        """
+        await self.adapters.tidied(job.job)
+        adapter = self.adapters.load(job, command.version, load_id=load_id)
+        request = await asyncio.to_thread(self._rollout_request, job, command, adapter)
+        result = await self._driver.call(self._rollout.rollout(request), seconds=request.deadline_seconds, what="rollout")
+        certificate = await asyncio.to_thread(self._keep_batch, request, result.batch)
+        return result.summary, certificate
+
+    def _rollout_request(self, job: JobHistory, command: StartRollout, adapter: AdapterRef) -> RolloutRequest:
+        spec = job.spec
+        positions = step_rows(spec.dataset.train_rows, spec.rollout.prompts_per_step, spec.seed, command.version)
+        return RolloutRequest(
+            adapter=adapter,
+            attempt=command.attempt,
+            spec=spec,
+            rows=self._datasets.rows(spec.dataset.train, positions),
+            seed=spec.seed,
+            adapter_files=self._store.adapter(job.job, command.version),
+            deadline_seconds=self._deadlines.rollout,
+        )
+
+    def _keep_batch(self, request: RolloutRequest, batch: bytes) -> dict[str, Any]:
+        numbers = {"job": request.adapter.job, "version": request.adapter.version, "attempt": request.attempt}
+        certificate = certify(batch, **numbers, spec=request.spec, rows=request.rows)
+        self._store.put_rollout(*numbers.values(), batch)
+        return certificate
+
+    # Training
+
+    async def train(self, command: StartTrain) -> None:
+        job = self._driver.history.jobs[command.job]
+        numbers = {"version": command.version, "attempt": command.attempt}
+        self._driver.say(job.job, "train_started", numbers)
+        try:
+            step, times, metrics = await self._train_and_commit(job, command)
+        except FATAL:
+            raise
+        except Exception as error:
+            self._lost("train_lost", TrainFailed, command, error)
+            return
+        self._driver.say(job.job, "step", with_commit(step, times), at_seconds=times.committed)
+        self._warn_of_skipped(job.job, step)
+        if failure := metrics.get("failure"):
+            self._driver.fail_job(job.job, failure, "user")
+        self._driver.tell(TrainDone(at=self._now(), job=job.job, **numbers))
+        self.adapters.tidy(job.job)
+
+    async def _train_and_commit(self, job: JobHistory, command: StartTrain) -> tuple[dict[str, Any], TrainTimes, dict[str, Any]]:
+        started = self._driver.timeline.seconds()
+        request = await asyncio.to_thread(self._train_request, job, command)
+        result = await self._driver.call(self._train.step(request), seconds=request.deadline_seconds, what="training")
+        times = TrainTimes(started=started, trained=self._driver.timeline.seconds())
+        step = await asyncio.to_thread(self._commit, job, command.version + 1, result, times)
+        committed = TrainTimes(started=started, trained=times.trained, committed=self._driver.timeline.seconds())
+        return step, committed, result.metrics
+
+    def _train_request(self, job: JobHistory, command: StartTrain) -> TrainRequest:
+        return TrainRequest(
+            job=job.job,
+            version=command.version,
+            attempt=command.attempt,
+            spec=job.spec,
+            snapshot=self._store.snapshot(job.job, command.version),
+            batch=self._store.read_rollout(job.job, command.version, command.attempt),
+            deadline_seconds=self._deadlines.train,
+        )
+
+    def _commit(self, job: JobHistory, version: int, result: TrainResult, times: TrainTimes) -> dict[str, Any]:
+        """Commit the version together with its step's data, from which a crash before the journal's ``step`` event is repaired."""
+        adapter = result.snapshot["adapter_model.safetensors"]
+        step = step_data(ready=job.ready, metrics=result.metrics, times=times, adapter=adapter)
+        self._store.commit(job.job, version, result.snapshot, {"committed_at": times.trained, "data": step})
+        return step
+
+    def _warn_of_skipped(self, job: str, step: dict[str, Any]) -> None:
+        if (code := step["skipped"]) is not None:
+            message = f"step {step['step']} was committed without an update ({code})"
+            self._driver.say(job, "warning", {"code": code, "message": message, "advice": ADVICE.get(code, ""), "step": step["step"]})
+
+    # Evaluation
+
+    async def evaluate(self, command: StartEval) -> None:
+        """Held-out evaluation in the background: it neither blocks nor fails its job."""
+        job = self._driver.history.jobs[command.job]
+        try:
+            data = await self._evaluate(job, command.version)
+            self._driver.say(job.job, "eval", data)
+        except FATAL:
+            raise
+        except Exception as error:
+            reason = blame(error, f"{job.job}: evaluation of version {command.version}")["reason"]
+            message = f"the evaluation of version {command.version} failed: {reason}"
+            self._driver.say(job.job, "warning", {"code": "eval_failed", "message": message, "advice": "", "version": command.version})
+        finally:
+            self.adapters.unpin(job.job, command.version)
+        self._driver.tell(EvalDone(at=self._now(), job=job.job, version=command.version))
+        self.adapters.tidy(job.job)
+
+    async def _evaluate(self, job: JobHistory, version: int) -> dict[str, Any]:
+        async with self._eval_slots:
+            event = await self._driver.say(job.job, "eval_started", {"version": version})
+            await self.adapters.tidied(job.job)
+            adapter = self.adapters.load(job, version, load_id=event.offset)
+            request = await asyncio.to_thread(self._eval_request, job, adapter)
+            return await self._driver.call(self._rollout.evaluate(request), seconds=request.deadline_seconds, what="evaluation")
+
+    def _eval_request(self, job: JobHistory, adapter: AdapterRef) -> EvalRequest:
+        return EvalRequest(
+            adapter=adapter,
+            spec=job.spec,
+            rows=self._eval_rows(job),
+            adapter_files=self._store.adapter(job.job, adapter.version),
+            deadline_seconds=self._deadlines.evaluate,
+        )
+
+    def _eval_rows(self, job: JobHistory) -> list[Row]:
+        dataset = job.spec.dataset
+        return self._datasets.rows(dataset.eval, eval_rows(dataset.eval_rows, job.spec.eval.max_rows))
+
+    def _unpin(self, job: str, version: int) -> None:
+        self._pinned.get(job, set()).discard(version)
+        if not self._pinned.get(job):
+            self._pinned.pop(job, None)
+
+    # Answers
+
+    def _lost(self, kind: str, fact: Callable[..., Fact], command: StartRollout | StartTrain, error: Exception) -> None:
+        numbers = {"version": command.version, "attempt": command.attempt}
+        why = blame(error, f"{command.job}: {kind} {numbers}")
+        self._driver.say(command.job, kind, {**numbers, **why})
+        self._driver.tell(fact(at=self._now(), job=command.job, **numbers, **why))
+
+    def _now(self) -> float:
+        return self._driver.timeline.monotonic()
+
+
+def blame(error: Exception, what: str) -> dict[str, str]:
+    """Reason and attribution of a failure. What is no ``PortError`` is the platform's, and its traceback goes to the log."""
+    if isinstance(error, PortError):
+        logger.warning("%s: %s (%s)", what, error.reason, error.attribution)
+        return {"reason": error.reason, "attribution": error.attribution}
+    logger.error("%s failed", what, exc_info=error)
+    return {"reason": f"{type(error).__name__}: {error}", "attribution": "platform"}
