@@ -1,0 +1,82 @@
+"""The one world of the portal's tests: Alice owns an organisation, Bob is a member, Vera may look, Charlie is a stranger with his own."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.test import Client
+
+from portal.datasets.actions import create_dataset
+from portal.datasets.models import Dataset
+from portal.jobs.actions import create_job
+from portal.jobs.models import Job
+from portal.rewards.actions import create_reward
+from portal.rewards.models import Reward
+from tenants import tokens
+from tenants.actions import create_tenant
+from tenants.models import Membership, Role, Tenant, User
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PASSWORD = "correct horse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    alice: User
+    bob: User
+    vera: User
+    charlie: User
+    sums: Tenant  # Alice's
+    other: Tenant  # Charlie's
+
+    def client(self, user: User) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    def api(self, user: User, tenant: Tenant | None = None, **issue: Any) -> Client:
+        """A client with a bearer token that expires in 90 days from now."""
+        tenant = tenant or user.tenants.order_by("id").first()
+        _, text = tokens.issue(tenant, user, "test", issue.pop("now", datetime.now(UTC)), **issue)
+        return Client(headers={"Authorization": f"Bearer {text}"})
+
+    def dataset(self, user: User | None = None, rows: int = 40) -> Dataset:
+        user = user or self.alice
+        return create_dataset(user.tenants.get(), user, "additions", additions(rows))
+
+    def reward(self, user: User | None = None) -> Reward:
+        user = user or self.alice
+        return create_reward(user.tenants.get(), user, "exact", {"type": "string_check"})
+
+    def order(self, user: User | None = None, **changes: Any) -> dict[str, Any]:
+        """A request for a job that the door takes."""
+        user = user or self.alice
+        return {"dataset": self.dataset(user).public_id, "reward": self.reward(user).public_id, "base_model": "tiny-math", **changes}
+
+    def job(self, user: User | None = None, **changes: Any) -> Job:
+        user = user or self.alice
+        return create_job(user.tenants.get(), user, self.order(user, **changes), NOW)
+
+
+def build() -> World:
+    alice, bob, vera, charlie = (User.objects.create_user(f"{name}@example.org", PASSWORD) for name in ("alice", "bob", "vera", "charlie"))
+    sums, other = create_tenant(alice, "Sums"), create_tenant(charlie, "Other")
+    Membership.objects.create(tenant=sums, user=bob, role=Role.MEMBER)
+    Membership.objects.create(tenant=sums, user=vera, role=Role.VIEWER)
+    return World(alice=alice, bob=bob, vera=vera, charlie=charlie, sums=sums, other=other)
+
+
+def additions(rows: int) -> io.BytesIO:
+    return jsonl(*({"prompt": f"{n}+{n + 1}=", "answer": str(2 * n + 1)} for n in range(rows)))
+
+
+def jsonl(*rows: Any) -> io.BytesIO:
+    """A file of ``rows``; text and bytes stand as they are."""
+    lines = [row if isinstance(row, bytes) else (row if isinstance(row, str) else json.dumps(row)).encode() for row in rows]
+    file = io.BytesIO(b"".join(line + b"\n" for line in lines))
+    file.name = "rows.jsonl"
+    return file
