@@ -8,6 +8,7 @@ clipping and updating an adapter are single operations. Alpha is set per job.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import count
@@ -58,11 +59,12 @@ class Adapters:
         self._shapes: OrderedDict[tuple[int, tuple[str, ...]], AdapterShape] = OrderedDict()
         self._numbers = count()
         self._active: str | None = None
+        self._layers: list[LoraLayer] = []
 
     def activate(self, spec: LoraSpec) -> AdapterShape:
         """The parameters of ``spec``'s shape, active in the model with ``spec``'s alpha. They hold whatever the last job left in them."""
         shape = self._shape(spec)
-        for layer in self._layers():
+        for layer in self._layers:
             if shape.name != self._active:
                 layer.set_adapter(shape.name)
             if shape.name in layer.scaling:
@@ -82,9 +84,13 @@ class Adapters:
 
     def _create(self, spec: LoraSpec) -> AdapterShape:
         name = f"shape{next(self._numbers)}"
-        with torch.random.fork_rng():  # PEFT initialises from the global generator; its values are overwritten, its draws must not show
+        # PEFT draws its initial values from the global generator; they are overwritten, and the draws must not show. It also warns of
+        # several adapters in one model, which is the point here.
+        with torch.random.fork_rng(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Already found a `peft_config`")
             inject_adapter_in_model(lora_config(spec), self._model, adapter_name=name)
         self._active = None
+        self._layers = [module for module in self._model.modules() if isinstance(module, LoraLayer)]
         parameters = {_peft_key(key, name): p for key, p in self._model.named_parameters() if f".{name}." in key}
         slots = _lay_out({key: tuple(p.shape) for key, p in parameters.items()})
         size = slots[-1].start + slots[-1].size
@@ -96,12 +102,9 @@ class Adapters:
         return AdapterShape(name=name, slots=slots, values_P=values_P, gradient_P=gradient_P)
 
     def _forget(self, shape: AdapterShape) -> None:
-        for layer in self._layers():
+        for layer in self._layers:
             if shape.name in layer.scaling:
                 layer.delete_adapter(shape.name)
-
-    def _layers(self) -> list[LoraLayer]:
-        return [module for module in self._model.modules() if isinstance(module, LoraLayer)]
 
 
 def lora_config(spec: LoraSpec) -> LoraConfig:

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from engine.ports import PortError
+from engine.trajectory import StaleBatch
+from tests.engine.train.recorded import GROUP, make_batch, make_request, make_spec
+
+pytestmark = pytest.mark.engine
+
+ADAPTER, OPTIMIZER = "adapter_model.safetensors", "optimizer.safetensors"
+
+
+def gradient_of(worker, request):
+    """The step's gradient, clipped as it was applied."""
+    worker.step(request)
+    return worker.model.adapters.activate(request.spec.lora).gradient_P.clone()
+
+
+def record(snapshot) -> dict:
+    return json.loads(snapshot["trainer.json"])
+
+
+def nan_batch(version: int = 0):
+    return make_batch("a", version=version, logprobs=[math.nan] * 3, completion_ids=[5, 6, 7])
+
+
+def test_a_step_moves_the_adapter_and_the_optimizer(worker):
+    spec = make_spec()
+    start = worker.fresh("a", spec)
+    result = worker.step(make_request("a", spec, start))
+    assert result.snapshot[ADAPTER] != start[ADAPTER]
+    assert result.snapshot[OPTIMIZER] != start[OPTIMIZER]
+    assert record(result.snapshot) | {"version": 1, "updates": 1} == record(result.snapshot)
+    assert result.metrics["skipped"] is None
+
+
+def test_metrics_count_what_was_trained_and_certify_the_version(worker):
+    spec = make_spec()
+    rewards = [1.0] * GROUP + [0.0, 1.0, None, 0.0] + [0.0] * GROUP
+    batch = make_batch("a", rewards=rewards)
+    metrics = worker.step(make_request("a", spec, worker.fresh("a", spec), batch)).metrics
+    trained = sum(len(batch.trajectories[index].completion_ids) for index in (GROUP, GROUP + 1, GROUP + 3))
+    assert metrics["tokens"] == {"trained": trained}
+    assert (metrics["groups"], metrics["zero_signal_groups"]) == (3, 2)
+    assert metrics["certificate"] | {"completions": 12, "on_policy": 12, "version": 0} == metrics["certificate"]
+
+
+@pytest.mark.parametrize("budget_tokens", [64, 100, 150])
+def test_the_gradient_of_a_batch_is_that_of_its_chunks(worker, budget_tokens):
+    import torch
+
+    whole, chunked = make_spec(), make_spec(train__micro_batch_tokens=budget_tokens)
+    start = worker.fresh("a", whole)
+    one = gradient_of(worker, make_request("a", whole, start))
+    many = gradient_of(worker, make_request("a", chunked, start))
+    assert one.abs().max() > 1e-3
+    torch.testing.assert_close(many, one, rtol=1e-4, atol=1e-7)
+
+
+def test_the_gradient_is_clipped_to_the_asked_norm(worker):
+    spec = make_spec(train__max_grad_norm=0.01)
+    request = make_request("a", spec, worker.fresh("a", spec))
+    assert float(gradient_of(worker, request).norm()) == pytest.approx(0.01, rel=1e-3)
+    assert worker.step(request).metrics["grad_norm"] > 0.02
+
+
+@pytest.mark.parametrize("changes", [{"version": 1}, {"job": "b"}, {"attempt": 2}])
+def test_trajectories_of_another_step_are_refused(worker, changes):
+    spec = make_spec()
+    request = make_request("a", spec, worker.fresh("a", spec))
+    with pytest.raises(StaleBatch):
+        worker.step(replace(request, **changes))
+
+
+def test_one_stale_trajectory_spoils_the_batch(worker):
+    import msgspec
+
+    spec = make_spec()
+    batch = make_batch("a")
+    stale = msgspec.structs.replace(batch.trajectories[3], policy_version=7)
+    mixed = msgspec.structs.replace(batch, trajectories=[*batch.trajectories[:3], stale, *batch.trajectories[4:]])
+    with pytest.raises(StaleBatch, match="sample 3"):
+        worker.step(make_request("a", spec, worker.fresh("a", spec), mixed))
+
+
+def test_a_snapshot_of_another_version_is_refused(worker):
+    spec = make_spec()
+    with pytest.raises(PortError, match="version 0, the step trains from version 1"):
+        worker.step(make_request("a", spec, worker.fresh("a", spec), version=1))
+
+
+def test_a_snapshot_of_another_rank_is_refused(worker):
+    with pytest.raises(PortError, match="does not fit the adapter"):
+        worker.step(make_request("a", make_spec(rank=4), worker.fresh("a", make_spec(rank=2))))
+
+
+def test_equal_rewards_are_no_signal_and_cost_nothing(worker):
+    spec = make_spec()
+    start = worker.fresh("a", spec)
+    result = worker.step(make_request("a", spec, start, make_batch("a", rewards=[1.0] * 12)))
+    assert result.metrics["skipped"] == "no_signal"
+    assert result.metrics["tokens"] == {"trained": 0}
+    assert (result.snapshot[ADAPTER], result.snapshot[OPTIMIZER]) == (start[ADAPTER], start[OPTIMIZER])
+    assert record(result.snapshot) | {"version": 1, "updates": 0, "no_signal_steps": 1} == record(result.snapshot)
+
+
+def test_a_step_in_which_nothing_could_be_graded_is_no_signal(worker):
+    spec = make_spec()
+    batch = make_batch("a", rewards=[None] * 12)
+    assert worker.step(make_request("a", spec, worker.fresh("a", spec), batch)).metrics["skipped"] == "no_signal"
+
+
+def test_a_nonfinite_gradient_is_skipped_recorded_and_forgotten(worker):
+    spec = make_spec()
+    start = worker.fresh("a", spec)
+    poisoned = worker.step(make_request("a", spec, start, nan_batch()))
+    assert poisoned.metrics["skipped"] == "nonfinite"
+    assert poisoned.metrics["loss"] is None
+    assert (poisoned.snapshot[ADAPTER], poisoned.snapshot[OPTIMIZER]) == (start[ADAPTER], start[OPTIMIZER])
+    healed = worker.step(make_request("a", spec, poisoned.snapshot, version=1))
+    assert healed.metrics["skipped"] is None
+    assert record(healed.snapshot) | {"nonfinite_steps": 1, "nonfinite_in_row": 0} == record(healed.snapshot)
+
+
+def test_nonfinite_steps_in_a_row_fail_the_job_with_advice_and_leave_others_alone(worker):
+    spec = make_spec(train__max_nonfinite_steps=2)
+    healthy = worker.step(make_request("b", spec, worker.fresh("b", spec)))
+    once = worker.step(make_request("a", spec, worker.fresh("a", spec), nan_batch())).snapshot
+    with pytest.raises(PortError, match=r"2 steps in a row; lower train\.learning_rate") as caught:
+        worker.step(make_request("a", spec, once, nan_batch(1), version=1))
+    assert caught.value.attribution == "user"
+    assert worker.step(make_request("b", spec, worker.fresh("b", spec))).snapshot == healthy.snapshot
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"logprobs": [-1.0], "completion_ids": [5, 6]}, "1 log-probabilities for 2 sampled tokens"),
+        ({"prompt_ids": []}, "the prompt has no tokens"),
+        ({"reward": math.inf}, "the reward is inf"),
+    ],
+)
+def test_a_malformed_completion_is_named_and_refused(worker, changes, message):
+    spec = make_spec()
+    with pytest.raises(PortError, match=f"row 0, sample 0: {message}"):
+        worker.step(make_request("a", spec, worker.fresh("a", spec), make_batch("a", **changes)))
+
+
+def test_empty_completions_are_no_reason_to_fail(worker):
+    spec = make_spec()
+    batch = make_batch("a", completion_ids=[], logprobs=[])
+    assert worker.step(make_request("a", spec, worker.fresh("a", spec), batch)).metrics["skipped"] == "no_signal"
+
+
+def test_a_learning_rate_of_zero_keeps_the_adapter_to_the_byte(worker):
+    spec = make_spec(train__learning_rate=0.0)
+    start = worker.fresh("a", spec)
+    result = worker.step(make_request("a", spec, start))
+    assert result.snapshot[ADAPTER] == start[ADAPTER]
+    assert result.metrics["skipped"] is None
+    assert result.metrics["grad_norm"] > 0
+
+
+def test_a_call_that_raises_leaves_the_next_one_unharmed(worker):
+    spec = make_spec()
+    request = make_request("a", spec, worker.fresh("a", spec))
+    expected = worker.step(request).snapshot
+    for broken in (replace(request, batch=b"no batch"), replace(request, snapshot={}), replace(request, version=3)):
+        with pytest.raises(Exception):  # noqa: B017
+            worker.step(broken)
+        assert worker.step(request).snapshot == expected
+
+
+def test_seconds_come_from_the_given_clock(worker):
+    spec = make_spec()
+    request = make_request("a", spec, worker.fresh("a", spec))
+    ticks = iter([10.0, 12.5])
+    real, worker._clock = worker._clock, lambda: next(ticks)
+    try:
+        assert worker.step(request).seconds == 2.5
+    finally:
+        worker._clock = real
