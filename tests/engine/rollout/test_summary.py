@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.rollout.episodes import Played
+from engine.rollout.summary import eval_data, rollout_summary
+from engine.trajectory import Trajectory
+
+
+def played(reward: float | None, *, length: int = 2, sampled_at: float = 5.0, graded_at: float = 5.5) -> Played:
+    trajectory = Trajectory(
+        job="a",
+        policy_version=0,
+        attempt=1,
+        load_id=1,
+        row=0,
+        sample=0,
+        seed=0,
+        prompt_ids=[1, 2, 3],
+        completion_ids=[4] * length,
+        logprobs=[-1.0] * length,
+        text="",
+        finish_reason="length" if length == 8 else "stop",
+        reward=reward,
+    )
+    return Played(trajectory=trajectory, cached_tokens=1, sampled_at=sampled_at, graded_at=graded_at)
+
+
+def test_groups_are_counted_all_right_and_all_wrong_only_when_every_grade_is():
+    rewards = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, None, 1.0]
+    summary = rollout_summary([played(r) for r in rewards], group_size=2, started_at=0.0)
+
+    assert (summary.groups, summary.groups_all_right, summary.groups_all_wrong, summary.invalid) == (4, 1, 1, 1)
+
+
+def test_rewards_are_over_the_valid_gradings():
+    summary = rollout_summary([played(r) for r in (1.0, 0.0, None)], group_size=3, started_at=0.0)
+
+    assert (summary.reward_mean, summary.reward_std, summary.reward_min, summary.reward_max) == (0.5, 0.5, 0.0, 1.0)
+
+
+def test_a_batch_without_any_valid_grade_is_still_summarised():
+    summary = rollout_summary([played(None), played(None)], group_size=2, started_at=0.0)
+
+    assert (summary.reward_mean, summary.invalid, summary.groups_all_right, summary.groups_all_wrong) == (0.0, 2, 0, 0)
+
+
+def test_tokens_and_lengths_are_counted():
+    summary = rollout_summary([played(1.0, length=2), played(1.0, length=8)], group_size=2, started_at=0.0)
+
+    assert (summary.prompt_tokens, summary.sampled_tokens, summary.cached_tokens) == (6, 10, 2)
+    assert (summary.length_mean, summary.length_max, summary.truncated) == (5.0, 8, 1)
+
+
+def test_the_phases_add_up_to_the_time_of_the_batch():
+    batch = [played(1.0, sampled_at=3.0, graded_at=7.0), played(1.0, sampled_at=5.0, graded_at=5.5)]
+    summary = rollout_summary(batch, group_size=2, started_at=1.0)
+
+    assert (summary.rollout_seconds, summary.env_seconds, summary.reward_seconds) == pytest.approx((4.0, 0.0, 2.0))
+
+
+def test_an_evaluation_is_summarised_over_its_valid_grades():
+    data = eval_data([played(1.0), played(0.0), played(None)], version=4, temperature=0.0, seconds=2.0)
+
+    assert (data.version, data.rows, data.reward_mean, data.invalid, data.sampled_tokens) == (4, 3, 0.5, 1, 6)
