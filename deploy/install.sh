@@ -23,7 +23,8 @@ has_venv() { "$1" -c 'import venv, ensurepip' 2>/dev/null; }
 
 find_python() {
   local candidate fit=""
-  for candidate in ${PYTHON:-} python3.11 python3.12 python3 /usr/bin/python3.11 /usr/bin/python3.12; do
+  # Every match on the PATH, not only the first: a version manager's shim may hide a system Python that fits.
+  for candidate in ${PYTHON:-} $(type -aP python3.11 python3.12 python3); do
     is_fit "$candidate" || continue
     if has_venv "$candidate"; then echo "$candidate"; return; fi
     fit="${fit:-$candidate}"

@@ -27,7 +27,7 @@ from deploy.demo.screen import Screen
 from deploy.supervisor import lock, settings
 from deploy.supervisor.__main__ import supervisor
 from deploy.supervisor.app import StartFailed, Supervisor
-from deploy.supervisor.progress import Display, display_for
+from deploy.supervisor.progress import Display, console_for, display_for
 from engine import settings as engine_settings
 
 POLL_SECONDS = 0.5
@@ -36,7 +36,7 @@ JOBS_SECONDS = 3600.0
 
 
 def main() -> int:
-    console = Console()
+    console = console_for(sys.stdout)
     try:
         rate = _learning_rate(os.environ.get("LR", ""))
         chosen = settings.load()
@@ -122,7 +122,7 @@ async def _sampler(chosen: settings.Settings) -> dict[str, Any]:
     secret = engine_settings.load(engine_url=chosen.engine_url).secret()
     async with httpx.AsyncClient(timeout=30) as http:
         answer = await http.get(f"{chosen.engine_url}/status", headers={"Authorization": f"Bearer {secret}"})
-    return answer.raise_for_status().json()["sampler"]
+    return answer.raise_for_status().json().get("sampler") or {}
 
 
 def _write(target: Path, found: dict[str, Any]) -> None:

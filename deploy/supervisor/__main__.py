@@ -11,7 +11,7 @@ from rich.console import Console
 
 from deploy.supervisor import lock, settings, stack
 from deploy.supervisor.app import StartFailed, Supervisor
-from deploy.supervisor.progress import Display, display_for
+from deploy.supervisor.progress import Display, console_for, display_for
 
 # The slowest part's grace (the engine's, 30 s) and the keepers' own.
 STOP_PATIENCE_SECONDS = 75.0
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     if arguments not in (["up"], ["down"]):
         print("usage: python -m deploy.supervisor up|down", file=sys.stderr)
         return 2
-    console = Console()
+    console = console_for(sys.stdout)
     try:
         chosen = settings.load()
         return asyncio.run(up(chosen, console)) if arguments == ["up"] else down(chosen, console)

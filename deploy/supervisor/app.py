@@ -92,8 +92,11 @@ class Supervisor:
 
     async def ready(self) -> bool:
         """Wait until every part is up. False: a stop was asked for meanwhile. Raises ``StartFailed``."""
-        everything = asyncio.gather(*(runner.up.wait() for runner in self.runners.values()))
-        return await self._until(everything)
+        return await self._until(asyncio.create_task(self._all_up()))
+
+    async def _all_up(self) -> None:
+        for runner in self.runners.values():
+            await runner.up.wait()
 
     async def stopped(self) -> None:
         """Wait until a stop is asked for. Raises ``StartFailed`` if a part ends for good by itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -119,6 +119,11 @@ def _state(runner: Runner) -> Text:
     if runner.state == State.STARTING:
         text += f" {time.monotonic() - runner.since:.0f} s"
     return Text(text, style=STYLES.get(runner.state, ""))
+
+
+def console_for(out: TextIO) -> Console:
+    """Without a terminal there is no width to fit, so tables are not squeezed into 80 columns."""
+    return Console(file=out) if out.isatty() else Console(file=out, width=160)
 
 
 def display_for(console: Console, logs_at: Path) -> Display:

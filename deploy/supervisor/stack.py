@@ -83,7 +83,6 @@ def _migrations(settings: Settings) -> Service:
 def _web(settings: Settings) -> Service:
     flags = ("--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "3")
     return Service(
-        name="web",
         title="Pages, API, live updates",
         command=(
             settings.python,
@@ -106,7 +105,6 @@ def _worker(settings: Settings) -> Service:
     schedule = str(settings.state / "run" / "beat")
     flags = ("--beat", "--schedule", schedule, "--concurrency", "2", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
     return Service(
-        name="worker",
         title="Background work (Celery)",
         command=(settings.python, "-m", "celery", "-A", "portal", "worker", *flags),
         probe=probes.log_line(_log(settings, "worker"), " ready."),
@@ -116,7 +114,6 @@ def _worker(settings: Settings) -> Service:
 
 def _ingester(settings: Settings) -> Service:
     return Service(
-        name="ingester",
         title="Engine events",
         command=(settings.python, "manage.py", "ingest"),
         probe=probes.log_line(_log(settings, "ingester"), "ingester_started"),
