@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -23,14 +24,20 @@ class PreviewRow:
 
 
 def first_rows(dataset: Dataset, limit: int = 20) -> list[PreviewRow]:
-    with BlobStore(settings.BLOBS_DIR).open(dataset.ref().train) as file:
+    with _store().open(dataset.ref().train) as file:
         return [_row(json.loads(line)) for line in islice(file, limit)]
 
 
 def first_item(dataset: Dataset) -> dict[str, Any]:
     """The columns of the first row, for a reward's example."""
-    with BlobStore(settings.BLOBS_DIR).open(dataset.ref().train) as file:
+    with _store().open(dataset.ref().train) as file:
         return json.loads(next(iter(file)))["item"]
+
+
+@cache
+def _store() -> BlobStore:
+    """One for the process: it verifies each blob once, not on every view of a page."""
+    return BlobStore(settings.BLOBS_DIR)
 
 
 def _row(line: dict[str, Any]) -> PreviewRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
@@ -16,13 +17,15 @@ from portal.rewards.forms import GRADERS, RewardForm
 from portal.rewards.models import Reward
 from tenants.models import Tenant
 
+REWARDS_PER_PAGE = 50
 _EXAMPLE_ITEM = {"prompt": "What is 6 times 7?", "answer": "42"}
 
 
 @require_safe
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "rewards/list.html", {"rewards": request.tenant.rewards.select_related("created_by")})
+    page = Paginator(request.tenant.rewards.select_related("created_by"), REWARDS_PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "rewards/list.html", {"page": page})
 
 
 @tenant_page

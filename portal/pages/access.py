@@ -1,0 +1,33 @@
+"""Who may see a page: one decorator, so that no view forgets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+
+from tenants.access import Forbidden
+
+
+def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Logged in and in an organisation. An action's ``Forbidden`` becomes the 403 page with its sentence."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.tenant is None:
+            raise PermissionDenied("You belong to no organisation. Ask an owner of one to invite you.")
+        try:
+            return view(request, *args, **kwargs)
+        except Forbidden as error:
+            raise PermissionDenied(str(error)) from error
+
+    return login_required(guarded)
+
+
+def wants_json(request: HttpRequest) -> bool:
+    """A script of ours asks with ``Accept: application/json``; a form without script asks for a page."""
+    return request.accepts("application/json") and not request.accepts("text/html")

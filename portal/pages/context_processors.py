@@ -1,0 +1,46 @@
+"""What the frame around every page needs: the organisation, the ones to switch to, and where in the navigation we are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
+
+_NAV = (
+    ("home", "Home", "home", ""),
+    ("jobs:list", "Jobs", "jobs", "jobs"),
+    ("datasets:list", "Datasets", "datasets", "datasets"),
+    ("rewards:list", "Rewards", "rewards", "rewards"),
+    ("tokens:list", "API tokens", "tokens", "tokens"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    label: str
+    icon: str
+    url: str
+    current: bool
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    tenant = getattr(request, "tenant", None)
+    if tenant is None:
+        return {"tenant": None, "nav": []}
+    return {"tenant": tenant, "nav": _entries(request), "memberships": SimpleLazyObject(lambda: _memberships(request))}
+
+
+def _memberships(request: HttpRequest) -> list[Any]:
+    return list(request.user.memberships.select_related("tenant").order_by("id"))
+
+
+def _entries(request: HttpRequest) -> list[Entry]:
+    match = request.resolver_match
+    namespace, name = (match.namespace, match.url_name) if match else (None, None)
+    return [
+        Entry(label=label, icon=icon, url=reverse(view), current=namespace == space if space else name == view)
+        for view, label, icon, space in _NAV
+    ]

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from django.urls import path
+
+from portal.pages import views
+
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("switch/<str:public_id>/", views.switch, name="switch"),
+]

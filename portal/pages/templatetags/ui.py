@@ -1,0 +1,87 @@
+"""Small helpers of the templates: assets, times, durations, and the sparkline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.contrib.messages import constants
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+SHEETS = ("css/tokens.css", "css/base.css", "css/layout.css", "css/components.css", "css/pages.css")
+SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/copy.js")
+_TONES = {constants.SUCCESS: "good", constants.WARNING: "warn", constants.ERROR: "bad"}
+_SPARK_WIDTH, _SPARK_HEIGHT = 96, 24
+
+
+@register.simple_tag
+def stylesheets() -> SafeString:
+    return format_html_join("\n  ", '<link rel="stylesheet" href="{}">', ((static(path),) for path in SHEETS))
+
+
+@register.simple_tag
+def modules(*names: str) -> SafeString:
+    """Module scripts by their file names under static/js; without names those of the frame."""
+    paths = [f"js/{name}.js" for name in names] or SCRIPTS
+    return format_html_join("\n", '<script type="module" src="{}"></script>', ((static(path),) for path in paths))
+
+
+@register.filter
+def tone(message: Any) -> str:
+    return _TONES.get(message.level, "info")
+
+
+@register.simple_tag
+def when(moment: datetime | None, style: str = "relative") -> SafeString:
+    """A time in UTC that times.js turns into the viewer's zone; ``style``: relative | full."""
+    if moment is None:
+        return format_html('<span class="faint">{}</span>', "–")
+    utc = timezone.localtime(moment, timezone.get_default_timezone())
+    return format_html(
+        '<time datetime="{}" data-local="{}">{}</time>', utc.isoformat(timespec="seconds"), style, f"{utc:%d %b %Y, %H:%M} UTC"
+    )
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """3.2 s · 4 min 05 s · 2 h 11 min · 3 d 4 h"""
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+@register.filter
+def decimal(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+@register.simple_tag
+def spark(values: Sequence[float]) -> SafeString:
+    """The last rewards as a line; its meaning is in the text beside it, so it is hidden from screen readers."""
+    if len(values) < 2:
+        return format_html('<span class="spark-none" aria-hidden="true">{}</span>', "·")
+    low, high = min(0.0, *values), max(1.0, *values)
+    across = _SPARK_WIDTH / (len(values) - 1)
+    points = " ".join(
+        f"{i * across:.1f},{_SPARK_HEIGHT - 1 - (value - low) / (high - low) * (_SPARK_HEIGHT - 2):.1f}" for i, value in enumerate(values)
+    )
+    return format_html(
+        '<svg class="spark" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true"><polyline points="{}"/></svg>',
+        _SPARK_WIDTH,
+        _SPARK_HEIGHT,
+        points,
+    )

@@ -1,0 +1,86 @@
+"""The start page, and switching between organisations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from portal.jobs.listing import rows
+from portal.jobs.models import OPEN_STATES
+from portal.pages.access import tenant_page
+from tenants.middleware import choose
+from tenants.models import Tenant
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FirstStep:
+    done: bool
+    title: str
+    why: str
+    action: str
+    url: str
+
+
+@require_safe
+@tenant_page
+def home(request: HttpRequest) -> HttpResponse:
+    tenant = request.tenant
+    steps = first_steps(tenant)
+    counts = {
+        "running": tenant.jobs.filter(state__in=OPEN_STATES).count(),
+        "datasets": tenant.datasets.count(),
+        "rewards": tenant.rewards.count(),
+    }
+    context = {
+        "steps": steps,
+        "todo": next((step for step in steps if not step.done), None),
+        "begun": all(step.done for step in steps[:3]),
+        "jobs": rows(tenant.jobs.select_related("dataset")[:6]),
+        "counts": counts,
+    }
+    return render(request, "pages/home.html", context)
+
+
+@require_POST
+@tenant_page
+def switch(request: HttpRequest, public_id: str) -> HttpResponse:
+    choose(request, get_object_or_404(request.user.tenants, public_id=public_id))
+    return redirect("home")
+
+
+def first_steps(tenant: Tenant) -> list[FirstStep]:
+    """From nothing to a learning job, in order."""
+    return [
+        FirstStep(
+            done=tenant.datasets.exists(),
+            title="Bring a dataset",
+            why="JSONL with a prompt a line and the right answer beside it. The whole file is checked at once.",
+            action="Upload a dataset",
+            url=reverse("datasets:new"),
+        ),
+        FirstStep(
+            done=tenant.rewards.exists(),
+            title="Say what a good answer is",
+            why="A reward grades each completion: an exact match, a number within a tolerance, or mathematical equality.",
+            action="Create a reward",
+            url=reverse("rewards:new"),
+        ),
+        FirstStep(
+            done=tenant.jobs.exists(),
+            title="Start a job and watch it learn",
+            why="Pick a preset. The reward curve, the step times and every event appear live.",
+            action="Start a job",
+            url=reverse("jobs:new"),
+        ),
+        FirstStep(
+            done=tenant.jobs.filter(version__gt=0, state="succeeded").exists(),
+            title="Download the adapter",
+            why="Each committed version is a LoRA adapter in PEFT's layout, from the job's page.",
+            action="See the jobs",
+            url=reverse("jobs:list"),
+        ),
+    ]
