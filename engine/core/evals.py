@@ -23,7 +23,7 @@ class EvalPlan:
 
     def committed(self, version: int) -> None:
         if self.is_due(version):
-            self.pending = [v for v in self.pending if v in (0, self._steps)]
+            self.pending = [v for v in self.pending if v == 0]  # nothing comes after the last, so it is safe as it is
             self.pending.append(version)
 
     def start(self) -> int | None:

@@ -296,13 +296,15 @@ class Storm:
 
     def _echo(self) -> None:
         """An old answer arrives again, late."""
-        answers = (m.RolloutDone, m.RolloutFailed, m.TrainDone, m.EvalDone, m.LoadFailed)
+        answers = (m.Submitted, m.RolloutDone, m.RolloutFailed, m.TrainDone, m.EvalDone, m.LoadFailed)
         old = [f for f in self.past[-40:] if isinstance(f, answers) and not self._is_current(f)]
         if old:
             self.tell(self.chance.choice(old))
 
     def _is_current(self, fact: m.Fact) -> bool:
         job = self.ledger.jobs.get(fact.job)
+        if isinstance(fact, m.Submitted):
+            return job is None
         if job is None or isinstance(fact, m.EvalDone):
             return job is not None and job.evaluating == fact.version
         return (fact.version, fact.attempt) == (job.version, job.attempt)

@@ -133,3 +133,12 @@ def test_a_waiting_tenant_grows_older_than_newcomers():
         fair.charge("busy", 100.0)
     fair.join("newcomer", 1.0)
     assert fair.virtual_time("newcomer") > fair.virtual_time("waiting")
+
+
+def test_a_tenant_whose_first_job_moves_back_moves_back_too():
+    lines = TenantLines(lambda tenant: 0.0)
+    lines.add("a", "t", (1.0,))
+    lines.add("b", "t", (3.0,))
+    lines.add("c", "u", (2.0,))
+    lines.add("a", "t", (4.0,))
+    assert lines.first() == "c"

@@ -85,3 +85,9 @@ def test_restored_jobs_share_one_round_under_a_barrier():
     house.submit("a", version=1, attempt=1, ready_attempt=1, admitted=True)
     assert house.submit("b", version=1, admitted=True) == []
     assert house.trained("a") == ["rollout b 1/1", "rollout a 2/1"]
+
+
+def test_a_restored_job_does_not_lift_its_tenant_over_the_cap():
+    house = House()
+    house.submit("a", tenant="t", running_cap=1, admitted=True)
+    assert house.submit("b", tenant="t", running_cap=1, admitted=True) == []
