@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, transaction
+from django.db import OperationalError, close_old_connections, transaction
 from django.utils import timezone
 from pydantic import ValidationError
 
@@ -76,6 +76,7 @@ class Ingester:
         """For ever, until cancelled. Whatever fails is tried again with growing pauses: the cursor has not moved."""
         while True:
             try:
+                await sync_to_async(close_old_connections)()
                 await self.pull()
                 self.failures = 0
             except (EngineDown, EngineRefused) as error:
@@ -85,6 +86,8 @@ class Ingester:
                 await self._pause("bad_stream", error)
             except (CursorMoved, LostRace) as error:
                 await self._pause("ingest_race", error)
+            except OperationalError as error:  # the database restarts, or another writer holds it for too long
+                await self._pause("database_away", error)
 
     async def pull(self) -> int:
         """One long poll and the storing of its answer; the number of new events."""
@@ -117,7 +120,6 @@ class Ingester:
 
 def current_cursor() -> EngineCursor:
     """The cursor of the engine that answered last; an empty one before any has."""
-    close_old_connections()
     return EngineCursor.objects.filter(current=True).first() or EngineCursor()
 
 
