@@ -66,18 +66,16 @@ def detect(*, installed: Iterable[str] | None = None, node_exists: Any = os.path
     )
 
 
-def profile(
-    kind: Kind,
-    *,
-    rollout_cores: tuple[int, ...] = (),
-    kv_gib: float = 1.0,
-    memory_share: float = 0.6,
-    dense_lora: bool = True,
-) -> DeviceProfile:
-    """``kv_gib``: KV cache on cpu, in GiB. ``memory_share``: the sampler's share of an accelerator's memory, 0..1.
+def default_kv_gib(kind: Kind) -> float:
+    return 1.0 if kind == "cpu" else 16.0
+
+
+def profile(kind: Kind, *, rollout_cores: tuple[int, ...] = (), kv_gib: float | None = None, dense_lora: bool = True) -> DeviceProfile:
+    """``kv_gib``: the sampler's KV cache per replica, in GiB.
 
     ``dense_lora``: on cpu, our LoRA arithmetic instead of vLLM's (``rollout.vllm_dense_lora``).
     """
+    kv_gib = default_kv_gib(kind) if kv_gib is None else kv_gib
     if kind == "cpu":
         return _cpu(rollout_cores, kv_gib, dense_lora)
     backend, resource = {"cuda": ("nccl", "GPU"), "npu": ("hccl", "NPU")}[kind]

@@ -136,13 +136,13 @@ class EngineSettings(BaseSettings):
         return device.parse_cores(device.default_cores(device.available_cores())[which] if text is None else text)
 
     def device_profile(self) -> device.DeviceProfile:
-        return device.profile(
-            self.device_kind,
-            rollout_cores=self.rollout_core_ids,
-            kv_gib=self.kv_gib,
-            memory_share=self.memory_share,
-            dense_lora=self.dense_lora,
-        )
+        return device.profile(self.device_kind, rollout_cores=self.rollout_core_ids, kv_gib=self.kv_gib, dense_lora=self.dense_lora)
+
+    @property
+    def kv_bytes(self) -> int:
+        """The KV cache of all replicas together: what admission may give away."""
+        per_replica = device.default_kv_gib(self.device_kind) if self.kv_gib is None else self.kv_gib
+        return int(per_replica * 2**30) * self.rollout_replicas
 
     def secret(self) -> str:
         """The bearer secret: from the environment, else from ``<state>/engine-secret``, which is made once, readable by its owner only."""

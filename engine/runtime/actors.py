@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorDiedError, RayActorError
 
 from engine.runtime import names
 from engine.runtime.http_actor import HttpActor
@@ -16,6 +17,8 @@ from engine.runtime.readiness import Health, StartFailed
 from engine.runtime.rollout_actor import RolloutActor
 from engine.runtime.train_actor import TrainActor
 from engine.settings import EngineSettings
+
+logger = logging.getLogger(__name__)
 
 
 class Actors:
@@ -84,6 +87,25 @@ class Actors:
             await asyncio.wait_for(self._handles[names.HTTP].ready.remote(), deadline_seconds)
         except (RayActorError, TimeoutError) as error:
             raise StartFailed(f"{self._settings.engine_url} cannot be served: {error}") from error
+
+    async def until_gone(self) -> str:
+        """The name of an actor that Ray will not start again; answers only when there is one."""
+        waits = {asyncio.ensure_future(self._until_gone(name)) for name in self._handles}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return done.pop().result()
+
+    async def _until_gone(self, name: str) -> str:
+        while True:
+            try:
+                await self._handles[name].hold.remote()
+            except ActorDiedError as error:
+                return f"{name} is gone: {error}"
+            except RayActorError:
+                logger.warning("%s died; Ray restarts it", name)
 
     def kill(self) -> None:
         for handle in self._handles.values():

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
 
 from engine.ports import PortError
 
@@ -17,18 +17,24 @@ class Died(PortError):
     """The process behind the call is gone; Ray is starting it anew."""
 
 
+class Gone(PortError):
+    """The actor failed in its creation, or was removed: Ray will not start it again."""
+
+
 class Overdue(PortError):
     """The call has not answered within its deadline. The process may be stuck."""
 
 
 async def answer(ref: Any, *, deadline_seconds: float | None, what: str) -> Any:
-    """The value of a Ray call (no deadline: None). Raises ``Died``, ``Overdue`` or the ``PortError`` that the actor itself raised."""
+    """The value of a Ray call (no deadline: None). Raises ``Died``, ``Gone``, ``Overdue`` or the actor's own ``PortError``."""
     try:
         return await asyncio.wait_for(ref, deadline_seconds)
     except TimeoutError:
         raise Overdue(f"{what} did not answer within {deadline_seconds:g} s") from None
     except RayTaskError as error:
         raise _from_task(error, what) from error
+    except ActorDiedError as error:
+        raise Gone(f"{what}: {error}") from error
     except RayActorError as error:
         raise Died(f"{what}: its process died") from error
     except RayError as error:

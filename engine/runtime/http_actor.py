@@ -85,3 +85,7 @@ class HttpActor:
 
     async def ready(self) -> None:
         """Answers while the port is open."""
+
+    async def hold(self) -> None:
+        """Never answers: the caller learns of this process's end the moment it happens."""
+        await asyncio.Event().wait()

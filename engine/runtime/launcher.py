@@ -71,7 +71,12 @@ class Launcher:
             return ended.result()
         starting.result()
         self._report(ready=True, url=self._settings.engine_url, seconds=round(time.monotonic() - began, 1))
-        return await ended
+        gone = asyncio.ensure_future(self._actors.until_gone())
+        gone.add_done_callback(lambda done: done.cancelled() or self._end(ended, 1, done.result()))
+        try:
+            return await ended
+        finally:
+            gone.cancel()
 
     async def _start(self, ended: asyncio.Future[int]) -> None:
         """Raises ``StartFailed``."""

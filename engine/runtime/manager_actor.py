@@ -75,6 +75,10 @@ class ManagerActor:
         manager = await asyncio.shield(self._starting)
         return await getattr(manager, method)(*args, **named)
 
+    async def hold(self) -> None:
+        """Never answers: the caller learns of this process's end the moment it happens."""
+        await asyncio.Event().wait()
+
     async def health(self) -> dict[str, Any]:
         health = self._readiness.health()
         if not health.ok:

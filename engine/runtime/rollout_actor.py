@@ -34,6 +34,7 @@ class RolloutActor:
         worker = await worker_class.start(self._settings)
         engine_processes = process.children(named="VLLM")
         process.watch(engine_processes, lambda pid: process.exit_now(f"vLLM's process {pid} ended"))
+        self._watching = asyncio.ensure_future(_exit_when(worker.died))
         logger.info("sampler ready; engine processes %s", engine_processes)
         return worker
 
@@ -72,3 +73,8 @@ class RolloutActor:
     async def _call(self, method: str, *args: Any, **named: Any) -> Any:
         worker = await self._worker()
         return await getattr(worker, method)(*args, **named)
+
+
+async def _exit_when(died: asyncio.Event) -> None:
+    await died.wait()
+    process.exit_now("the sampler is beyond help")

@@ -10,22 +10,26 @@ from engine.ports import PortError, RolloutResult, TrainResult
 
 
 class FakeRolloutWorker:
-    """The job's name says what happens: ``slow…`` waits for an abort, ``refused…`` raises a PortError, ``bug…`` a ValueError."""
+    """The job's name says what happens: ``slow…`` waits for an abort, ``refused…`` raises a PortError, ``bug…`` a ValueError,
+    ``doomed…`` makes the sampler die."""
 
     @classmethod
     async def start(cls, settings: Any) -> FakeRolloutWorker:
         return cls()
 
     def __init__(self) -> None:
+        self.died = asyncio.Event()
         self._aborts: dict[str, asyncio.Event] = {}
 
     async def rollout(self, request: Any) -> RolloutResult:
         job = request.adapter.job
         if job.startswith("refused"):
             raise PortError("no such adapter", attribution="user")
+        if job.startswith("doomed"):
+            self.died.set()
         if job.startswith("bug"):
             raise ValueError("a bug")
-        if job.startswith("slow"):
+        if job.startswith(("slow", "doomed")):
             await self._aborts.setdefault(job, asyncio.Event()).wait()
             raise PortError("aborted")
         return RolloutResult(batch=b"".join(request.adapter_files.values()), summary={"pid": os.getpid()})
