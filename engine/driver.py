@@ -35,7 +35,10 @@ FATAL = (StaleEpoch, JournalBroken)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deadlines:
-    """Seconds after which a port's silence counts as the platform's failure."""
+    """Seconds after which a port's silence counts as the platform's failure.
+
+    ``grace``: how much longer than its request's deadline a port may take, to notice that deadline and clean up.
+    """
 
     rollout: float = 1800.0
     train: float = 1800.0
@@ -43,6 +46,7 @@ class Deadlines:
     evaluate: float = 1800.0
     control: float = 60.0  # abort, unload
     stats: float = 2.0
+    grace: float = 60.0
 
 
 class Driver:
@@ -116,12 +120,12 @@ class Driver:
         return self._tasks.get(job, {}).get(name)
 
     async def call(self, answer: Awaitable[Answer], *, seconds: float, what: str) -> Answer:
-        """Await a port. Raises ``PortTimeout`` after ``seconds``, and ``PortError`` when the other side gave up."""
+        """Await a port. Raises ``PortError`` after ``seconds``, and when the other side gave up."""
         try:
             async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError:
-            raise PortTimeout(f"{what}: no answer within {seconds:g} s") from None
+            raise PortError(f"{what}: no answer within {seconds:g} s") from None
         except asyncio.CancelledError:
             if asyncio.current_task().cancelling():
                 raise
@@ -199,10 +203,6 @@ class Driver:
         told = {name: job.waiting_code for name, job in self.history.jobs.items() if job.waiting_code}
         for job, data in changed_reasons(self.scheduler.view().values(), told):
             self.say(job, "waiting", data)
-
-
-class PortTimeout(PortError):
-    """No answer in time: whatever was asked for may still be going on over there."""
 
 
 def submitted(job: JobHistory, timeline: Timeline) -> Submitted:

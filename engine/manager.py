@@ -24,7 +24,7 @@ from engine.data import Datasets
 from engine.door import Door, runs_alone
 from engine.driver import Deadlines, Driver
 from engine.durable import CrashAt, no_crash
-from engine.epoch import claim
+from engine.epoch import Epoch, claim
 from engine.errors import Conflict, Invalid, NotFound
 from engine.event_log import EventLog
 from engine.history import JobHistory
@@ -42,6 +42,8 @@ ADMISSION_MODES = {"open": "open", "pause": "paused", "paused": "paused", "drain
 class Manager:
     """``await start()`` before anything else. ``root`` is the engine's directory: EPOCH, ``journal/``, ``jobs/``.
 
+    ``epoch``: the one to write under, if the caller has claimed it for the ports already; else the next is claimed.
+
     ``failed`` is a future that holds the reason when this manager has become useless (a newer one has taken over, the journal cannot be
     written): its process should exit and be started anew.
     """
@@ -58,6 +60,7 @@ class Manager:
         train: TrainPort,
         clock: Clock,
         deadlines: Deadlines | None = None,
+        epoch: Epoch | None = None,
         crash_at: CrashAt = no_crash,
     ):
         self._root = root
@@ -71,6 +74,7 @@ class Manager:
         self._door = Door(model, self._datasets)
         self._timeline = Timeline(clock)
         self._began = clock.monotonic()
+        self._epoch = epoch
         self._crash_at = crash_at
         self._ready = False
 
@@ -97,7 +101,7 @@ class Manager:
         await self._log.drain()
 
     def _open(self) -> None:
-        self._epoch = claim(self._root)
+        self._epoch = self._epoch or claim(self._root)
         self._journal = Journal(self._root / "journal", self._epoch, crash_at=self._crash_at)
         self._store = Store(self._root / "jobs", self._epoch, crash_at=self._crash_at)
         self._history = replay(self._journal)

@@ -16,7 +16,7 @@ from engine.ports import PortError, Row
 from engine.spec import JobSpec
 from engine.trajectory import check_on_policy, decode
 
-TRAINER_FIELDS = ("loss", "grad_norm", "entropy", "clip_share", "mismatch_kl", "learning_rate", "skipped")
+TRAINER_FIELDS = ("loss", "grad_norm", "entropy", "clip_share", "mismatch_kl", "learning_rate", "skipped", "zero_signal_groups")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

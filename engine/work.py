@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from engine.adapters import SamplerAdapters
 from engine.core.messages import EvalDone, Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, TrainFailed
 from engine.data import Datasets, eval_rows, step_rows
-from engine.driver import FATAL, Deadlines, Driver, PortTimeout
+from engine.driver import FATAL, Answer, Deadlines, Driver
 from engine.history import JobHistory
 from engine.ports import AdapterRef, EvalRequest, PortError, RolloutPort, RolloutRequest, Row, TrainPort, TrainRequest, TrainResult
 from engine.steps import TrainTimes, certify, rollout_ready_data, step_data, with_commit
@@ -48,13 +48,21 @@ class Work:
         self._rollout = rollout
         self._train = train
         self._deadlines = deadlines
+        self._preparing = asyncio.Lock()
         self._eval_slots = asyncio.Semaphore(eval_slots)
         self.adapters = SamplerAdapters(driver, rollout, control_seconds=deadlines.control)
 
     # Version 0
 
     async def prepare(self, job: JobHistory) -> None:
-        """Make version 0, then let the job queue. A job that cannot get one ends before it began."""
+        """Make version 0, then let the job queue. A job that cannot get one ends before it began.
+
+        One after the other, since the trainer takes one call at a time anyway: so jobs enter the queue in the order of their acceptance.
+        """
+        async with self._preparing:
+            await self._prepare(job)
+
+    async def _prepare(self, job: JobHistory) -> None:
         try:
             snapshot = await self._fresh(job)
             await asyncio.to_thread(self._store.create, job.job, snapshot)
@@ -91,8 +99,7 @@ class Work:
         except FATAL:
             raise
         except Exception as error:
-            if isinstance(error, PortTimeout):
-                await self.adapters.abort(job.job)
+            await self.adapters.abort(job.job)  # whatever is still being sampled for it: the next attempt starts from nothing
             self.adapters.doubt(job.job)
             self._lost("rollout_lost", RolloutFailed, command, error)
             return
@@ -109,7 +116,7 @@ class Work:
         await self.adapters.tidied(job.job)
         adapter = self.adapters.load(job, command.version, load_id=load_id)
         request = await asyncio.to_thread(self._rollout_request, job, command, adapter)
-        result = await self._driver.call(self._rollout.rollout(request), seconds=request.deadline_seconds, what="rollout")
+        result = await self._call(self._rollout.rollout(request), request, "rollout")
         certificate = await asyncio.to_thread(self._keep_batch, request, result.batch)
         return result.summary, certificate
 
@@ -139,7 +146,7 @@ class Work:
         numbers = {"version": command.version, "attempt": command.attempt}
         self._driver.say(job.job, "train_started", numbers)
         try:
-            step, times, metrics = await self._train_and_commit(job, command)
+            step, times = await self._train_and_commit(job, command)
         except FATAL:
             raise
         except Exception as error:
@@ -147,19 +154,17 @@ class Work:
             return
         self._driver.say(job.job, "step", with_commit(step, times), at_seconds=times.committed)
         self._warn_of_skipped(job.job, step)
-        if failure := metrics.get("failure"):
-            self._driver.fail_job(job.job, failure, "user")
         self._driver.tell(TrainDone(at=self._now(), job=job.job, **numbers))
         self.adapters.tidy(job.job)
 
-    async def _train_and_commit(self, job: JobHistory, command: StartTrain) -> tuple[dict[str, Any], TrainTimes, dict[str, Any]]:
+    async def _train_and_commit(self, job: JobHistory, command: StartTrain) -> tuple[dict[str, Any], TrainTimes]:
         started = self._driver.timeline.seconds()
         request = await asyncio.to_thread(self._train_request, job, command)
-        result = await self._driver.call(self._train.step(request), seconds=request.deadline_seconds, what="training")
+        result = await self._call(self._train.step(request), request, "training")
         times = TrainTimes(started=started, trained=self._driver.timeline.seconds())
         step = await asyncio.to_thread(self._commit, job, command.version + 1, result, times)
         committed = TrainTimes(started=started, trained=times.trained, committed=self._driver.timeline.seconds())
-        return step, committed, result.metrics
+        return step, committed
 
     def _train_request(self, job: JobHistory, command: StartTrain) -> TrainRequest:
         return TrainRequest(
@@ -209,7 +214,7 @@ class Work:
             await self.adapters.tidied(job.job)
             adapter = self.adapters.load(job, version, load_id=event.offset)
             request = await asyncio.to_thread(self._eval_request, job, adapter)
-            return await self._driver.call(self._rollout.evaluate(request), seconds=request.deadline_seconds, what="evaluation")
+            return await self._call(self._rollout.evaluate(request), request, "evaluation")
 
     def _eval_request(self, job: JobHistory, adapter: AdapterRef) -> EvalRequest:
         return EvalRequest(
@@ -230,6 +235,10 @@ class Work:
             self._pinned.pop(job, None)
 
     # Answers
+
+    async def _call(self, answer: Awaitable[Answer], request: RolloutRequest | EvalRequest | TrainRequest, what: str) -> Answer:
+        """The port keeps the request's deadline itself, and mends what is stuck; the grace is for a port that does not even do that."""
+        return await self._driver.call(answer, seconds=request.deadline_seconds + self._deadlines.grace, what=what)
 
     def _lost(self, kind: str, fact: Callable[..., Fact], command: StartRollout | StartTrain, error: Exception) -> None:
         numbers = {"version": command.version, "attempt": command.attempt}

@@ -326,7 +326,7 @@ async def test_a_job_without_a_version_0_ends_failed(world):
 async def test_a_sampler_that_hangs_costs_its_job_an_attempt_and_no_more(tmp_path):
     world = World(tmp_path)
     world.script.gate("rollout", "job_a")
-    await world.open(deadlines=Deadlines(rollout=0.01))
+    await world.open(deadlines=Deadlines(rollout=0.01, grace=0))
     await world.submit("job_a", steps=1)
     await world.submit("job_b", steps=1)
     ended = await world.ended("job_a", "job_b")
@@ -339,7 +339,7 @@ async def test_a_sampler_that_hangs_costs_its_job_an_attempt_and_no_more(tmp_pat
 async def test_a_trainer_that_hangs_does_not_keep_the_others_waiting_for_ever(tmp_path):
     world = World(tmp_path)
     world.script.gate("step", "job_a")
-    await world.open(deadlines=Deadlines(train=0.01))
+    await world.open(deadlines=Deadlines(train=0.01, grace=0))
     await world.submit("job_a", steps=1)
     await world.submit("job_b", steps=1)
     ended = await world.ended("job_a", "job_b")
