@@ -14,18 +14,37 @@ from engine.blobs import BlobStore
 from portal.datasets.models import Dataset
 
 
+MAX_COLUMNS = 8
+MAX_CHARACTERS = 2000
+_PROMPTS = ("prompt", "messages")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreviewRow:
-    """``turns``: (role, text) of the prompt; ``item``: the other columns as (name, text)."""
+    """``turns``: (role, text) of the prompt; ``values``: one text per shown column."""
 
     row: int
     turns: list[tuple[str, str]]
-    item: list[tuple[str, str]]
+    values: list[str]
+
+    @property
+    def plain(self) -> bool:
+        """One question of the user: its role goes without saying."""
+        return len(self.turns) == 1 and self.turns[0][0] == "user"
 
 
-def first_rows(dataset: Dataset, limit: int = 20) -> list[PreviewRow]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    columns: list[str]
+    rows: list[PreviewRow]
+
+
+def preview(dataset: Dataset, limit: int = 50) -> Preview:
+    """The first ``limit`` rows with the columns that the first one has besides its prompt."""
     with _store().open(dataset.ref().train) as file:
-        return [_row(json.loads(line)) for line in islice(file, limit)]
+        lines = [json.loads(line) for line in islice(file, limit)]
+    columns = [name for name in lines[0]["item"] if name not in _PROMPTS][:MAX_COLUMNS]
+    return Preview(columns=columns, rows=[_row(line, columns) for line in lines])
 
 
 def first_item(dataset: Dataset) -> dict[str, Any]:
@@ -40,11 +59,12 @@ def _store() -> BlobStore:
     return BlobStore(settings.BLOBS_DIR)
 
 
-def _row(line: dict[str, Any]) -> PreviewRow:
+def _row(line: dict[str, Any], columns: list[str]) -> PreviewRow:
     turns = [(turn["role"], _text(turn["content"])) for turn in line["messages"]]
-    shown = [(name, _text(value)) for name, value in line["item"].items() if name not in ("prompt", "messages")]
-    return PreviewRow(row=line["row"], turns=turns, item=shown)
+    return PreviewRow(row=line["row"], turns=turns, values=[_text(line["item"].get(name, "")) for name in columns])
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """Cut: a cell is for looking at, not for reading a book."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from portal.datasets.actions import DatasetInvalid, create_dataset
 from portal.datasets.forms import UploadForm
 from portal.datasets.models import Dataset
-from portal.datasets.preview import first_rows
+from portal.datasets.preview import preview
 from portal.errors import Invalid
 from portal.pages.access import tenant_page
 
@@ -40,7 +40,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @tenant_page
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     dataset = get_object_or_404(request.tenant.datasets.select_related("created_by"), public_id=public_id)
-    context = {"dataset": dataset, "preview": first_rows(dataset), "jobs": dataset.jobs.all()[:10]}
+    context = {"dataset": dataset, "preview": preview(dataset), "jobs": dataset.jobs.all()[:10]}
     return render(request, "datasets/detail.html", context)
 
 

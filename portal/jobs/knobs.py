@@ -1,4 +1,4 @@
-"""The job form's fields, read off the spec's JSON schema: a new field in ``engine.spec`` appears in the form by itself, under "advanced"."""
+"""The job form's fields, read off the spec's JSON schema: a new field in ``engine.spec`` appears there by itself, under "advanced"."""
 
 from __future__ import annotations
 

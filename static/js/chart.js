@@ -9,7 +9,8 @@ const TABLE_ROWS = 500;
 
 /**
  * `series`: [{ label, token, kind: "line" | "bars" | "edge" | "dots", width, dash }] without the x series; `bands`: [[upper, lower]] (1-based);
- * `columns`: [{ label, text(point) }] for table and readout; `range(min, max)` of y; `points` are given to `update`, each with `x` and `y[]`.
+ * `columns`: [{ label, text(point), key }] for the table and the readout; one with `key` is shown beside that key of the legend, the others
+ * in the head. `range(min, max)` of y; `tick(y)` labels its axis; `points` are given to `update`, each with `x` and `y[]`.
  */
 export class Chart {
   constructor(figure, spec) {
@@ -123,13 +124,15 @@ export class Chart {
 
   #describe(point = this.points.at(-1)) {
     if (!point) return;
-    const text = this.spec.columns.map((column) => `${column.label} ${column.text(point)}`).join("  ·  ");
-    write(this.readout, text);
+    const told = this.spec.columns.map((column) => ({ ...column, text: column.text(point) }));
+    const line = (columns) => columns.map(({ label, text }) => `${label} ${text}`.trim()).join(" · ");
+    write(this.readout, line(told.filter(({ key }) => !key)));
+    for (const { key, text } of told) if (key) write(this.figure.querySelector(`[data-key="${key}"]`), text);
     const slider = this.stage;
     slider.setAttribute("aria-valuemin", this.points[0].x);
     slider.setAttribute("aria-valuemax", this.points.at(-1).x);
     slider.setAttribute("aria-valuenow", point.x);
-    slider.setAttribute("aria-valuetext", text);
+    slider.setAttribute("aria-valuetext", line(told));
   }
 
   #key(event) {
@@ -154,7 +157,7 @@ export class Chart {
   #fillTable() {
     if (!this.table?.open) return;
     const shown = this.points.slice(-TABLE_ROWS).reverse();
-    const head = el("tr", {}, ...this.spec.columns.map((column) => el("th", { scope: "col", class: "num" }, column.label)));
+    const head = el("tr", {}, ...this.spec.columns.map((column) => el("th", { scope: "col", class: "num" }, column.label || this.spec.name)));
     const rows = shown.map((point) => el("tr", {}, ...this.spec.columns.map((column) => el("td", { class: "num" }, column.text(point)))));
     this.table.querySelector("table").replaceChildren(el("thead", {}, head), el("tbody", {}, ...rows));
   }

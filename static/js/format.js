@@ -9,6 +9,19 @@ export function number(x, digits = 3) {
   return x.toFixed(digits);
 }
 
+/** For quantities that live near zero: 0, 3.1e-6, 0.0042. */
+export function tiny(x) {
+  if (!known(x) || !Number.isFinite(x)) return number(x);
+  if (x === 0) return "0";
+  return Math.abs(x) < 0.001 ? x.toExponential(1) : x.toFixed(4);
+}
+
+/** Axis labels: as few digits as tell them apart. */
+export const compact = (x) => (x === 0 ? "0" : Math.abs(x) < 0.001 ? x.toExponential(0) : String(Number(x.toPrecision(3))));
+
+/** 3.4 · 128 · 2,048 */
+export const length = (x) => (known(x) && x < 100 ? x.toFixed(1) : count(x));
+
 export const count = (x) => (known(x) ? Math.round(x).toLocaleString("en") : DASH);
 export const percent = (x) => (known(x) ? `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)} %` : DASH);
 

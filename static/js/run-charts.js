@@ -1,6 +1,8 @@
 // Which charts a run has and what each draws. Points come from the reducer's steps and evals; nothing is computed twice.
 import { Chart } from "./chart.js";
-import { count, duration, number, percent } from "./format.js";
+import { compact, duration, length, number, percent, tiny } from "./format.js";
+
+const STEP = { label: "step", text: (point) => String(point.x) };
 
 /** Chronological order inside a step; the stack is drawn in this order from the ground up. */
 export const PHASES = [
@@ -38,10 +40,10 @@ function rewardChart(figure) {
     range: rewardRange,
     tick: (tick) => number(tick, 2),
     columns: [
-      { label: "step", text: (point) => String(point.x) },
-      { label: "reward", text: (point) => number(point.y[2]) },
-      { label: "±", text: (point) => number(point.std) },
-      { label: "held-out", text: (point) => number(point.y[3]) },
+      STEP,
+      { label: "mean", key: "mean", text: (point) => number(point.y[2]) },
+      { label: "standard deviation", key: "std", text: (point) => number(point.std) },
+      { label: "held-out", key: "eval", text: (point) => number(point.y[3]) },
     ],
   });
   return { chart, points: rewardPoints };
@@ -75,11 +77,11 @@ function latencyChart(figure) {
     axisSize: 58,
     series: layers.map(([, label, token]) => ({ label, token, kind: "bars" })),
     range: (_, max) => [0, (max || 1) * 1.08],
-    tick: (tick) => (tick === 0 ? "0" : duration(tick).replace(/0+ s$/, " s").replace(". ", " ").replace(/  +/, " ")),
+    tick: (tick) => (tick < 60 ? `${compact(tick)} s` : duration(tick)),
     columns: [
-      { label: "step", text: (point) => String(point.x) },
+      STEP,
       { label: "total", text: (point) => duration(point.total) },
-      ...PHASES.map(([key, label]) => ({ label, text: (point) => duration(point.seconds[key]) })),
+      ...PHASES.map(([key, label]) => ({ label, key, text: (point) => duration(point.seconds[key]) })),
     ],
   });
   return { chart, points: latencyPoints };
@@ -95,23 +97,25 @@ export function latencyPoints(state) {
   });
 }
 
-export const SMALL = [
-  { name: "length", text: count, lines: [["mean", "--chart-line", (step) => step.rollout.length_mean], ["longest", "--chart-axis", (step) => step.rollout.length_max]] },
-  { name: "truncated", text: percent, share: true, lines: [["truncated", "--chart-line", (step) => step.rollout.truncated / step.rollout.completions]] },
-  { name: "signal", text: percent, share: true, lines: [["all right", "--phase-env", (step) => step.rollout.groups_all_right / step.rollout.groups], ["all wrong", "--chart-bad", (step) => step.rollout.groups_all_wrong / step.rollout.groups]] },
-  { name: "entropy", text: (x) => number(x), lines: [["entropy", "--chart-line", (step) => step.entropy]] },
-  { name: "mismatch", text: (x) => number(x, 4), lines: [["mismatch-KL", "--chart-line", (step) => step.mismatch_kl]] },
-  { name: "gradient", text: (x) => number(x), lines: [["gradient norm", "--chart-line", (step) => step.grad_norm]] },
+/** `lines`: [name in the legend (none for a single line), colour, value of a step]. */
+const SMALL = [
+  { name: "length", text: length, lines: [["mean", "--chart-line", (step) => step.rollout.length_mean], ["longest", "--chart-axis", (step) => step.rollout.length_max]] },
+  { name: "truncated", text: percent, share: true, lines: [["", "--chart-line", (step) => step.rollout.truncated / step.rollout.completions]] },
+  { name: "signal", text: percent, share: true, lines: [["right", "--phase-env", (step) => step.rollout.groups_all_right / step.rollout.groups], ["wrong", "--chart-bad", (step) => step.rollout.groups_all_wrong / step.rollout.groups]] },
+  { name: "entropy", text: (x) => number(x), lines: [["", "--chart-line", (step) => step.entropy]] },
+  { name: "mismatch", text: tiny, lines: [["", "--chart-line", (step) => step.mismatch_kl]] },
+  { name: "gradient", text: (x) => number(x), lines: [["", "--chart-line", (step) => step.grad_norm]] },
 ];
 
-function smallChart(figure, { text, lines, share }) {
+function smallChart(figure, { name, text, lines, share }) {
   const chart = new Chart(figure, {
-    height: 120,
-    axisSize: 52,
+    name,
+    height: 118,
+    axisSize: 46,
     series: lines.map(([label, token]) => ({ label, token, width: 1.75 })),
     range: share ? (_, max) => [0, Math.min(1, Math.max(0.1, (max ?? 0) * 1.15))] : undefined,
-    tick: (tick) => text(tick),
-    columns: [{ label: "step", text: (point) => String(point.x) }, ...lines.map(([label], i) => ({ label, text: (point) => text(point.y[i]) }))],
+    tick: share ? percent : compact,
+    columns: [STEP, ...lines.map(([label], i) => ({ label, key: label, text: (point) => text(point.y[i]) }))],
   });
   return { chart, points: (state) => state.steps.map((step) => ({ x: step.version, y: lines.map(([, , value]) => value(step)) })) };
 }

@@ -1,6 +1,6 @@
 // The step table, the checkpoints and the event log. Newest first, and only as many rows as someone has asked for: 10,000 steps stay quick.
 import { $, el, icon, write } from "./dom.js";
-import { clock, count, duration, number, percent } from "./format.js";
+import { clock, count, duration, length, number, percent, tiny } from "./format.js";
 
 const PAGE = 50;
 
@@ -69,8 +69,8 @@ function stepRow(step) {
   const r = step.rollout;
   const seconds = Object.values(step.seconds).reduce((sum, x) => sum + x, 0);
   const cells = [
-    String(step.step), number(r.reward_mean), number(r.reward_std), count(r.length_mean), percent(r.truncated / r.completions),
-    `${r.groups_all_right} / ${r.groups_all_wrong}`, count(r.invalid), number(step.entropy), number(step.mismatch_kl, 5), number(step.grad_norm),
+    String(step.step), number(r.reward_mean), number(r.reward_std), length(r.length_mean), percent(r.truncated / r.completions),
+    `${r.groups_all_right} / ${r.groups_all_wrong}`, count(r.invalid), number(step.entropy), tiny(step.mismatch_kl), number(step.grad_norm),
     duration(seconds), count(step.tokens.sampled), clock(step.at),
   ];
   const row = el("tr", { class: step.skipped ? "skipped" : null }, ...cells.map((text) => el("td", { class: "num" }, text)));

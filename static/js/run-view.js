@@ -1,6 +1,6 @@
 // Fills the head of the run page from the state: badge, phase and why, figures, certificate, warnings, buttons.
 import { $, el, icon, write } from "./dom.js";
-import { count, duration, number, percent, signed } from "./format.js";
+import { count, duration, number, percent, signed, tiny } from "./format.js";
 import { derive, phaseText } from "./run-state.js";
 
 const OPEN = ["submitted", "queued", "running", "paused"];
@@ -60,7 +60,7 @@ function showCertificate(step) {
   panel.dataset.holds = String(onPolicy === completions);
   write("#certificate-text", `${onPolicy} of ${completions} completions sampled from version ${version}`);
   write("#certificate-step", `Step ${step.step}${step.skipped ? `, committed without an update (${step.skipped.replace("_", " ")})` : ""}`);
-  write("#certificate-mismatch", number(mismatch ?? step.mismatch_kl, 5));
+  write("#certificate-mismatch", tiny(mismatch ?? step.mismatch_kl));
   write("#certificate-ratio", number(ratio, 3));
   write("#certificate-attempt", String(step.attempt));
   write("#certificate-clip", percent(step.clip_share));
