@@ -26,7 +26,7 @@ Draw = Callable[[random.Random], tuple[str, str]]
 
 EVAL_SHARE_PERCENT = 20
 # A task whose prompts run out would loop for ever: give up after this many draws per wanted row.
-MAX_DRAWS_PER_ROW = 200
+MAX_DRAWS_PER_ROW = 50
 
 
 class TooFewPrompts(ValueError):
