@@ -18,7 +18,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.ports import ADAPTER_FILES, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot, TrainRequest, TrainResult
+from engine.ports import ADAPTER_FILES, Aborted, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot, TrainRequest, TrainResult
 from engine.spec import JobSpec
 from engine.trajectory import RolloutBatch, Trajectory, check_on_policy, decode, encode
 
@@ -68,7 +68,7 @@ class Script:
 
 
 class FakeRolloutPort:
-    """A ``RolloutPort``. Rewards rise with the version; ``abort`` makes the job's held calls raise ``PortError('aborted')``."""
+    """A ``RolloutPort``. Rewards rise with the version; ``abort`` makes the job's held calls raise ``Aborted``."""
 
     def __init__(self, script: Script | None = None) -> None:
         self.script = script or Script()
@@ -142,7 +142,7 @@ class FakeRolloutPort:
                     wait.cancel()
         await asyncio.sleep(0)  # a real port never answers within the caller's own turn of the loop
         if aborted.is_set():
-            raise PortError("aborted")
+            raise Aborted("aborted")
         self.script.raise_if_scripted(call, job, version)
 
 
