@@ -13,7 +13,6 @@ from django.conf import settings
 from engine.blobs import BlobStore
 from portal.datasets.models import Dataset
 
-
 MAX_COLUMNS = 8
 MAX_CHARACTERS = 2000
 _PROMPTS = ("prompt", "messages")

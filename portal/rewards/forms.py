@@ -38,7 +38,9 @@ class RewardForm(forms.Form):
     )
     operation = forms.ChoiceField(label="The answer is right when it", choices=OPERATIONS, required=False, initial="eq")
     strip = forms.BooleanField(label="Ignore white space around both", required=False, initial=True)
-    absolute_tolerance = forms.FloatField(required=False, initial="0.000001", help_text="The largest difference that still counts as right.")
+    absolute_tolerance = forms.FloatField(
+        required=False, initial="0.000001", help_text="The largest difference that still counts as right."
+    )
     relative_tolerance = forms.FloatField(required=False, initial=0, help_text="As a share of the reference: 0.01 allows 1 %.")
 
     def grader(self) -> dict[str, Any]:

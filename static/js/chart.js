@@ -9,8 +9,8 @@ const TABLE_ROWS = 500;
 
 /**
  * `series`: [{ label, token, kind: "line" | "bars" | "edge" | "dots", width, dash }] without the x series; `bands`: [[upper, lower]] (1-based);
- * `columns`: [{ label, text(point), key }] for the table and the readout; one with `key` is shown beside that key of the legend, the others
- * in the head. `range(min, max)` of y; `tick(y)` labels its axis; `points` are given to `update`, each with `x` and `y[]`.
+ * `columns`: [{ label, text(point), key }] for the table and the readout; one with `key` is shown beside that key of the legend, a
+ * `quiet` one only in the table and to screen readers, the others in the head. `range(min, max)` of y; `tick(y)` labels its axis; `points` are given to `update`, each with `x` and `y[]`.
  */
 export class Chart {
   constructor(figure, spec) {
@@ -126,7 +126,7 @@ export class Chart {
     if (!point) return;
     const told = this.spec.columns.map((column) => ({ ...column, text: column.text(point) }));
     const line = (columns) => columns.map(({ label, text }) => `${label} ${text}`.trim()).join(" · ");
-    write(this.readout, line(told.filter(({ key }) => !key)));
+    write(this.readout, line(told.filter(({ key, quiet }) => !key && !quiet)));
     for (const { key, text } of told) if (key) write(this.figure.querySelector(`[data-key="${key}"]`), text);
     const slider = this.stage;
     slider.setAttribute("aria-valuemin", this.points[0].x);

@@ -23,7 +23,12 @@ export const compact = (x) => (x === 0 ? "0" : Math.abs(x) < 0.001 ? x.toExponen
 export const length = (x) => (known(x) && x < 100 ? x.toFixed(1) : count(x));
 
 export const count = (x) => (known(x) ? Math.round(x).toLocaleString("en") : DASH);
-export const percent = (x) => (known(x) ? `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)} %` : DASH);
+
+export function percent(x) {
+  if (!known(x)) return DASH;
+  if (x > 0 && x < 0.001) return "< 0.1 %";
+  return `${(100 * x).toFixed(x > 0 && x < 0.0995 ? 1 : 0)} %`;
+}
 
 export function signed(x, digits = 2) {
   if (!known(x)) return DASH;

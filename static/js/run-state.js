@@ -176,9 +176,15 @@ const PHASES = {
 /** What the job is doing now and why, in words: { title, why }. */
 export function phaseText({ phase, state, stateReason, ended, version }) {
   const [title, sentence] = PHASES[phase.name] ?? [phase.name, ""];
-  if (ended) return { title: { succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled" }[state] ?? title, why: stateReason || `Ended at version ${version}.` };
-  let why = phase.reason || stateReason || sentence.replace("{v}", String(phase.version ?? version));
-  if (phase.position) why += phase.position === 1 ? " Next in the queue." : ` Place ${phase.position} in the queue.`;
-  if (phase.attempt > 1) why += ` Attempt ${phase.attempt}.`;
-  return { title, why: why.charAt(0).toUpperCase() + why.slice(1) };
+  if (ended) return { title: { succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled" }[state] ?? title, why: sentenceCase(stateReason || `Ended at version ${version}`) };
+  const why = phase.reason || stateReason || sentence.replace("{v}", String(phase.version ?? version));
+  const parts = [why];
+  if (phase.position) parts.push(phase.position === 1 ? "Next in the queue" : `Place ${phase.position} in the queue`);
+  if (phase.attempt > 1) parts.push(`Attempt ${phase.attempt}`);
+  return { title, why: parts.filter(Boolean).map(sentenceCase).join(" ") };
+}
+
+function sentenceCase(text) {
+  const end = /[.!?…]$/.test(text) ? "" : ".";
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${end}`;
 }

@@ -25,7 +25,7 @@ function showPhase(state) {
   const { title, why } = phaseText(state);
   write("#run-phase", title);
   write("#run-why", why);
-  $("#run-now").dataset.phase = state.phase.name;
+  Object.assign($("#run-now").dataset, { phase: state.phase.name, state: state.state });
   const request = state.request;
   $("#run-request").hidden = !request;
   if (request) write("#run-request-text", request.kind === "pause" ? "Pause requested. The running step commits first, then the job holds." : "Stop requested. Generation is aborted; a training step that has started still commits.");
@@ -44,7 +44,7 @@ function showFigures(state, facts) {
   write("#run-eval-gain", better === null ? "measured before step 1" : `${signed(better)} over the untrained model`);
   write("#run-eta", state.ended ? duration(state.ended.completion_seconds) : duration(facts.etaSeconds));
   write("#run-eta-label", state.ended ? "Took" : "Time left");
-  write("#run-tpts", `${duration(facts.tptsSeconds)} a step`);
+  write("#run-tpts", facts.tptsSeconds === null ? "no pace to tell it from yet" : `${duration(facts.tptsSeconds)} a step`);
   write("#run-ttfs", duration(facts.ttfsSeconds));
   write("#run-tokens", count(facts.tokens.sampled));
   write("#run-tokens-more", `${count(facts.tokens.prefill)} prefill · ${count(facts.tokens.trained)} trained`);

@@ -73,7 +73,7 @@ def decimal(value: float | None, digits: int = 2) -> str:
 def spark(values: Sequence[float]) -> SafeString:
     """The last rewards as a line; its meaning is in the text beside it, so it is hidden from screen readers."""
     if len(values) < 2:
-        return format_html('<span class="spark-none" aria-hidden="true">{}</span>', "·")
+        return SafeString("")
     low, high = min(0.0, *values), max(1.0, *values)
     across = _SPARK_WIDTH / (len(values) - 1)
     points = " ".join(
