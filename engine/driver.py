@@ -93,10 +93,14 @@ class Driver:
         return future
 
     def enter(self, job: JobHistory) -> None:
-        """Tell the scheduler of a job that has a version 0: a new one, or one that an earlier manager left behind."""
-        self.tell(submitted(job, self.timeline))
-        if job.stop is not None and job.ended is None:
-            self.stop_job(job.job, **job.stop)
+        """Tell the scheduler of a job that has a version 0: a new one, or one that an earlier manager left behind.
+
+        One that was told to stop meanwhile ends here: nothing of it is running.
+        """
+        if job.stop is not None:
+            self.end(job.job, state=job.stop["outcome"], reason=job.stop["reason"], attribution=job.stop["attribution"])
+        else:
+            self.tell(submitted(job, self.timeline))
 
     def stop_job(self, job: str, *, outcome: str, reason: str, attribution: str) -> None:
         """End ``job``; its ``stop_requested`` is journaled already."""

@@ -77,7 +77,8 @@ class EventLog:
             self._fail(error, [*batch, *self._gathered])
             return
         for (_, future), event in zip(batch, events, strict=True):
-            future.set_result(event)
+            if not future.done():  # who waited for it may have been cancelled meanwhile; the event stands
+                future.set_result(event)
         # Wake who waits now; who comes later compares offsets first.
         self._arrived.set()
         self._arrived = asyncio.Event()

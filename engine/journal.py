@@ -217,6 +217,16 @@ def _parse_head(line: bytes) -> _Head | None:
         return None
 
 
+def read_all(root: Path) -> Iterator[Event]:
+    """Every whole event below ``root``, without opening the journal for writing: for looking at a stopped or running engine."""
+    for path in _segment_paths(root):
+        with open(path, "rb") as file:
+            for line in file:
+                if _parse_head(line) is None:
+                    return
+                yield Event.model_validate_json(line)
+
+
 def _line(event: Event) -> bytes:
     return event.model_dump_json().encode() + b"\n"
 

@@ -60,3 +60,11 @@ async def test_a_failed_write_reaches_the_waiter_the_owner_and_every_later_post(
     assert [type(error) for error in failures] == [Died]
     with pytest.raises(Died):
         log.post("job_a", "accepted", {}, at=AT)
+
+
+async def test_a_waiter_that_is_cancelled_does_not_stop_the_log(tmp_path):
+    log = open_log(tmp_path)
+    waiter = log.post("job_a", "accepted", {}, at=AT)
+    waiter.cancel()
+    second = await log.append("job_a", "waiting", {}, at=AT)
+    assert second.offset == 2

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from engine.core.messages import AdmissionChanged, Admit, RolloutDone, StartTrain
+from engine.core.view import JobView
+from engine.queue_events import changed_reasons, may_change_queue
+
+
+def view(job: str, code: str, phase: str = "waiting") -> JobView:
+    return JobView(
+        job=job, tenant="t", phase=phase, admitted=False, version=0, steps=1, attempt=0, position=2, code=code, reason=f"because of {code}"
+    )
+
+
+def test_a_new_reason_is_told():
+    assert changed_reasons([view("a", "kv")], {}) == [("a", {"reason": "because of kv", "code": "kv", "position": 2})]
+
+
+def test_the_same_reason_is_not_told_again():
+    assert changed_reasons([view("a", "kv")], {"a": "kv"}) == []
+
+
+def test_another_reason_is_told():
+    assert [job for job, _ in changed_reasons([view("a", "slots")], {"a": "kv"})] == ["a"]
+
+
+def test_short_waits_inside_a_step_are_not_told():
+    assert changed_reasons([view("a", "trainer", "ready"), view("b", "rollouts"), view("c", "")], {}) == []
+
+
+def test_only_what_moves_the_queue_makes_us_look():
+    assert may_change_queue(AdmissionChanged(at=0, mode="open"), [])
+    assert may_change_queue(RolloutDone(at=0, job="a", version=0, attempt=1), [Admit(job="b")])
+    assert not may_change_queue(RolloutDone(at=0, job="a", version=0, attempt=1), [StartTrain(job="a", version=0, attempt=1)])

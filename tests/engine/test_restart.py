@@ -1,0 +1,285 @@
+"""Kill the manager anywhere; the next one goes on, and nobody can tell from the versions."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+
+import pytest
+from msgspec.structs import replace
+
+from engine.audit import audit
+from engine.driver import Deadlines
+from engine.epoch import StaleEpoch, claim
+from engine.errors import Conflict
+from engine.sim.fakes import FakeTrainPort
+from engine.trajectory import decode, encode
+from tests.engine.crashes import Died, dies_at
+from tests.engine.world import World
+
+pytestmark = pytest.mark.asyncio
+
+
+class FixedRollouts(FakeTrainPort):
+    """Trains on what was sampled, whichever attempt and load of the adapter sampled it (invariant I5 speaks of fixed rollouts)."""
+
+    async def step(self, request):
+        batch = decode(request.batch)
+        fixed = [replace(t, attempt=1, load_id=0) for t in batch.trajectories]
+        batch = replace(batch, attempt=1, trajectories=fixed)
+        return await super().step(dataclasses.replace(request, attempt=1, batch=encode(batch)))
+
+
+async def die(world: World, point: str, *, nth: int, **submission) -> bool:
+    """Run a job until the manager dies at ``point``; False if it never got there."""
+    manager = await world.open(crash_at=dies_at(point, nth=nth))
+    try:
+        await manager.submit("job_a", world.submission(steps=2, **submission))
+    except Died:
+        return True
+    ended = asyncio.create_task(world.seen("job_a", "ended"))
+    await asyncio.wait([ended, manager.failed], return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    await manager._driver.stop()
+    return manager.failed.done()
+
+
+def versions(world: World, job: str = "job_a") -> list[bytes]:
+    folder = world.root / "engine/jobs" / job
+    return [path.read_bytes() for path in sorted(folder.glob("v*/*.safetensors"))]
+
+
+async def undisturbed(root) -> list[bytes]:
+    world = World(root)
+    world.train = FixedRollouts(world.script)
+    await world.open()
+    await world.submit("job_a", steps=2)
+    await world.ended("job_a")
+    await world.manager.stop()
+    return versions(world)
+
+
+async def passed_points(root) -> list[str]:
+    """Every crash point that a whole run of two steps passes, each time that it passes it."""
+    points: list[str] = []
+    world = World(root)
+    await world.open(crash_at=points.append)
+    await world.submit("job_a", steps=2)
+    await world.ended("job_a")
+    await world.manager.stop()
+    return points
+
+
+async def test_a_manager_that_dies_anywhere_is_continued_to_the_same_bytes(tmp_path):
+    points = await passed_points(tmp_path / "dry")
+    expected = await undisturbed(tmp_path / "undisturbed")
+    assert len(set(points)) > 15 and len(set(expected)) == 6
+    deaths = 0
+    for point in sorted(set(points)):
+        for nth in sorted({1, points.count(point) // 2, points.count(point)} - {0}):
+            world = World(tmp_path / f"{point.replace(':', '-')}-{nth}")
+            world.train = FixedRollouts(world.script)
+            if not await die(world, point, nth=nth):
+                continue  # group commits fall together differently from run to run
+            deaths += 1
+            await world.open()
+            await world.submit("job_a", steps=2)
+            ended = (await world.ended("job_a"))["job_a"]
+            await world.manager.stop()
+            assert (ended["state"], ended["version"]) == ("succeeded", 2), (point, nth)
+            assert audit(world.root / "engine") == [], (point, nth)
+            assert versions(world) == expected, (point, nth)
+            shutil.rmtree(world.root)
+    assert deaths > 30
+
+
+@pytest.mark.parametrize("point", ["commit:head:renamed", "commit:done"])
+async def test_a_step_that_was_committed_but_not_told_is_told_once(tmp_path, point):
+    world = World(tmp_path)
+    assert await die(world, point, nth=2)
+    assert world.events("job_a", "step") == []
+    await world.open()
+    await world.ended("job_a")
+    first, second = world.events("job_a", "step")
+    assert (first.data["version"], second.data["version"]) == (1, 2)
+    assert (first.epoch, second.epoch) == (2, 2)
+    # It is dated when it was made (by the first manager), not when it was told (an hour later by the second).
+    assert (second.at - first.at).total_seconds() > 3000
+    assert len(world.script.made("step", "job_a")) == 2
+    await world.manager.stop()
+
+
+async def test_a_ready_batch_survives_and_is_not_sampled_again(tmp_path):
+    world = World(tmp_path)
+    world.script.gate("step", "job_a")
+    await world.open()
+    await world.submit("job_a", steps=1)
+    await world.called("step", "job_a")
+    await world.manager.stop()
+    world.script.gate("step", "job_a").set()
+    await world.open()
+    await world.ended("job_a")
+    assert len(world.script.made("rollout", "job_a")) == 1
+    assert world.events("job_a", "step")[0].data["attempt"] == 1
+    await world.manager.stop()
+
+
+async def test_an_interrupted_rollout_is_redone_under_the_next_attempt(tmp_path):
+    world = World(tmp_path)
+    world.script.gate("rollout", "job_a")
+    await world.open()
+    await world.submit("job_a", steps=1)
+    await world.called("rollout", "job_a")
+    await world.manager.stop()
+    world.script.gate("rollout", "job_a").set()
+    await world.open()
+    await world.ended("job_a")
+    assert [call.attempt for call in world.script.made("rollout", "job_a")] == [1, 2]
+    assert audit(tmp_path / "engine") == []
+    await world.manager.stop()
+
+
+async def test_what_the_sampler_was_doing_for_the_dead_manager_is_aborted(tmp_path):
+    world = World(tmp_path)
+    world.script.gate("rollout", "job_a")
+    await world.open()
+    await world.submit("job_a", steps=1)
+    await world.called("rollout", "job_a")
+    await world.manager.stop()
+    await world.open()
+    assert world.script.made("abort", "job_a")
+    await world.manager.stop()
+
+
+async def test_who_had_a_place_has_it_again_before_those_who_waited(tmp_path):
+    world = World(tmp_path)
+    gates = [world.script.gate("rollout", f"job_{n}") for n in range(6)]
+    await world.open()
+    for n in range(6):
+        await world.submit(f"job_{n}", steps=1)
+    await world.seen("job_5", "waiting")
+    await world.manager.cancel("job_0")
+    await world.seen("job_4", "admitted")
+    await world.manager.stop()
+    await world.open()
+    states = {job["job"]: job["state"] for job in (await world.manager.status())["jobs"]}
+    assert [states[f"job_{n}"] for n in range(6)] == ["cancelled", "running", "running", "running", "running", "queued"]
+    assert world.kinds("job_4").count("admitted") == 1
+    for gate in gates:
+        gate.set()
+    await world.ended(*(f"job_{n}" for n in range(1, 6)))
+    await world.manager.stop()
+
+
+async def test_a_paused_job_stays_paused_until_it_is_resumed(tmp_path):
+    world = World(tmp_path)
+    await world.open()
+    await world.manager.set_admission("pause")
+    await world.submit("job_a", steps=1)
+    await world.manager.pause("job_a")
+    await world.seen("job_a", "paused")
+    await world.manager.set_admission("open")
+    await world.manager.stop()
+    await world.open()
+    [job] = (await world.manager.status())["jobs"]
+    assert job["state"] == "paused"
+    assert world.kinds("job_a").count("paused") == 1
+    await world.manager.resume("job_a")
+    await world.ended("job_a")
+    await world.manager.stop()
+
+
+async def test_a_cancel_that_was_answered_holds_after_a_restart(tmp_path):
+    world = World(tmp_path)
+    world.script.gate("step", "job_a")
+    await world.open()
+    await world.submit("job_a", steps=3)
+    await world.called("step", "job_a")
+    await world.manager.cancel("job_a")
+    await world.manager.stop()
+    await world.open()
+    assert (await world.ended("job_a"))["job_a"]["state"] == "cancelled"
+    await world.manager.stop()
+
+
+async def test_admission_policy_and_priority_outlive_the_manager(tmp_path):
+    world = World(tmp_path)
+    await world.open()
+    await world.manager.set_admission("pause")
+    await world.manager.set_policy({"max_active": 2})
+    await world.submit("job_a")
+    await world.manager.reprioritise("job_a", 7)
+    await world.manager.stop()
+    await world.open()
+    status = await world.manager.status()
+    assert (status["admission"], status["slots"]["total"]) == ("paused", 2)
+    assert world.manager._history.jobs["job_a"].priority == 7
+    with pytest.raises(Conflict):
+        await world.submit("job_a", steps=9)
+    await world.manager.stop()
+
+
+async def test_a_lost_evaluation_is_run_again(tmp_path):
+    world = World(tmp_path)
+    gate = world.script.gate("evaluate", "job_a", 2)
+    await world.open()
+    await world.submit("job_a", steps=2, with_eval=True)
+    await world.called("evaluate", "job_a", times=2)
+    await world.manager.stop()
+    gate.set()
+    await world.open()
+    await world.ended("job_a")
+    assert [event.data["version"] for event in world.events("job_a", "eval")] == [0, 2]
+    await world.manager.stop()
+
+
+async def test_a_job_whose_versions_are_gone_fails_and_says_so(tmp_path):
+    world = World(tmp_path)
+    world.script.gate("rollout", "job_a", 1)
+    await world.open()
+    await world.submit("job_a", steps=2)
+    await world.seen("job_a", "step")
+    await world.manager.stop()
+    shutil.rmtree(tmp_path / "engine/jobs/job_a")
+    await world.open()
+    ended = (await world.ended("job_a"))["job_a"]
+    assert (ended["state"], ended["attribution"]) == ("failed", "platform")
+    assert "versions are gone" in ended["reason"]
+    await world.manager.stop()
+
+
+async def test_a_replaced_manager_knows_it_and_writes_no_more(tmp_path):
+    world = World(tmp_path)
+    gate = world.script.gate("step", "job_a")
+    old = await world.open()
+    await world.submit("job_a", steps=1)
+    await world.called("step", "job_a")
+    claim(tmp_path / "engine")
+    gate.set()
+    assert isinstance(await asyncio.wait_for(old.failed, 20), StaleEpoch)
+    assert world.events("job_a", "step") == []
+    assert (await old.health())["ok"] is False
+    await old._driver.stop()
+
+
+async def test_a_deleted_job_is_gone_even_if_the_manager_died_while_deleting(tmp_path):
+    world = World(tmp_path)
+    await world.open()
+    await world.submit("job_a", steps=1)
+    await world.ended("job_a")
+    await world.manager._driver.say("job_a", "deleted", {})
+    await world.manager.stop()
+    assert (tmp_path / "engine/jobs/job_a").exists()
+    await world.open()
+    assert not (tmp_path / "engine/jobs/job_a").exists()
+    assert audit(tmp_path / "engine") == []
+    await world.manager.stop()
+
+
+async def test_a_second_manager_may_use_an_epoch_claimed_for_it(tmp_path):
+    world = World(tmp_path)
+    epoch = claim(tmp_path / "engine")
+    manager = await world.open(epoch=epoch, deadlines=Deadlines())
+    assert await manager.health() == {"ok": True, "epoch": epoch.number}
+    await manager.stop()
