@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
-from unfold.widgets import UnfoldAdminEmailInputWidget, UnfoldAdminPasswordInput
+from unfold.widgets import UnfoldAdminEmailInputWidget, UnfoldAdminPasswordWidget
 
 from tenants import tokens
 from tenants.models import ApiToken, Membership, Tenant, User
@@ -29,7 +29,7 @@ class UserCreationForm(DjangoUserCreationForm):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         for name in ("password1", "password2"):
-            self.fields[name].widget = UnfoldAdminPasswordInput()
+            self.fields[name].widget = UnfoldAdminPasswordWidget()
 
 
 class MembershipInline(TabularInline):

@@ -27,7 +27,7 @@ def adapter_response(request: HttpRequest, job: Job, version: str) -> StreamingH
         raise Http404(str(refused)) from refused
     chunks = answer.iter_bytes(CHUNK_BYTES)
     # Under ASGI Django would first collect an ordinary iterator whole.
-    body = _later(chunks, stack) if isinstance(request, ASGIRequest) else _now(chunks, stack)
+    body = _Later(chunks, stack) if isinstance(request, ASGIRequest) else _now(chunks, stack)
     response = StreamingHttpResponse(body, content_type="application/zip")
     served = answer.headers.get("X-Policy-Version", version)
     response["X-Policy-Version"] = served
@@ -42,9 +42,12 @@ def _now(chunks: Iterator[bytes], stack: ExitStack) -> Iterator[bytes]:
         yield from chunks
 
 
-async def _later(chunks: Iterator[bytes], stack: ExitStack) -> AsyncIterator[bytes]:
-    try:
-        while (chunk := await sync_to_async(next, thread_sensitive=False)(chunks, None)) is not None:
+class _Later:
+    """The chunks for ASGI, each read in a thread. Django calls ``close`` when the client has it all or has left."""
+
+    def __init__(self, chunks: Iterator[bytes], stack: ExitStack):
+        self._chunks, self.close = chunks, stack.close
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (chunk := await sync_to_async(next, thread_sensitive=False)(self._chunks, None)) is not None:
             yield chunk
-    finally:
-        await sync_to_async(stack.close, thread_sensitive=False)()
