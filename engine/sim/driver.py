@@ -41,7 +41,7 @@ class Simulation:
     def run(self) -> Report:
         """Play to the end. Raises ``Stalled`` if some job never ends."""
         for job in self.jobs.values():
-            self.clock.call_at(job.submitted_at, partial(self._tell, job.submission()))
+            self.clock.call_at(job.submitted_at, partial(self.tell, job.submission()))
         while self.clock.step():
             pass
         if self.scheduler.jobs:
@@ -50,7 +50,8 @@ class Simulation:
             histories=self.history, sampler=self.sampler.meter, trainer=self.trainer, one_at_a_time=self.scheduler.policy.max_active == 1
         )
 
-    def _tell(self, fact: m.Fact) -> None:
+    def tell(self, fact: m.Fact) -> None:
+        """Let the scheduler hear ``fact`` now, and do what it says. A scenario may set an alarm on ``clock`` that tells of a stop."""
         self.decisions += 1
         for command in self.scheduler.handle(fact):
             do = self._do.get(type(command))
@@ -63,7 +64,7 @@ class Simulation:
         self.sampler.begin(command.job, times.decode_seconds, lambda: self.clock.call_in(times.env_seconds, graded))
 
     def _rolled_out(self, command: m.StartRollout) -> None:
-        self._tell(m.RolloutDone(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))
+        self.tell(m.RolloutDone(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))
 
     def _start_train(self, command: m.StartTrain) -> None:
         times = self.jobs[command.job].times(command.version, command.attempt)
@@ -73,11 +74,11 @@ class Simulation:
     def _commit(self, command: m.StartTrain) -> None:
         self.trainer.ended(self.clock.now)
         self.history[command.job].commits.append(self.clock.now)
-        self._tell(m.TrainDone(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))
+        self.tell(m.TrainDone(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))
 
     def _start_eval(self, command: m.StartEval) -> None:
         at = self.clock.now + self.jobs[command.job].eval_seconds
-        self.clock.call_at(at, partial(self._tell, m.EvalDone(at=at, job=command.job, version=command.version)))
+        self.clock.call_at(at, partial(self.tell, m.EvalDone(at=at, job=command.job, version=command.version)))
 
     def _release(self, command: m.Release) -> None:
         self.history[command.job].ended_at = self.clock.now

@@ -55,12 +55,23 @@ def test_an_aborted_rollout_never_ends_and_frees_the_sampler():
 def test_a_job_can_begin_again_after_an_abort():
     clock, done = VirtualClock(), []
     sampler = SharedSampler(clock, 0.0)
+    sampler.begin("b", 0.5, lambda: None)
     sampler.begin("a", 1.0, lambda: done.append("void"))
     sampler.abort("a")
     sampler.begin("a", 5.0, lambda: done.append(clock.now))
     while clock.step():
         pass
     assert done == [5.0]
+
+
+def test_aborted_work_keeps_nothing_busy():
+    clock = VirtualClock()
+    sampler = SharedSampler(clock, 0.0)
+    sampler.begin("a", 10.0, lambda: None)
+    clock.call_at(1.0, lambda: sampler.abort("a"))
+    while clock.step():
+        pass
+    assert sampler.meter.share(0.0, 4.0) == 0.25
 
 
 def test_overlapping_work_is_busy_time_once():

@@ -21,9 +21,13 @@ def test_a_lone_job_takes_the_sum_of_its_phases():
 
 
 def test_one_at_a_time_the_jobs_add_up():
-    report = simulate(regime("single-disaggregated", slots=8), jobs(4))
-    assert report.wall_seconds == 88.0
-    assert report.steps_per_hour == pytest.approx(8 / 88 * 3600)
+    assert simulate(regime("single-disaggregated", slots=8), jobs(4)).wall_seconds == 88.0
+
+
+def test_one_at_a_time_throughput_is_counted_over_the_whole_run():
+    short, long = jobs(1, steps=1)[0], SimJob(**{**_fields(jobs(1, decode_seconds=99.0)[0]), "job": "long"})
+    report = simulate(regime("single-disaggregated", slots=8), [short, long])
+    assert report.steps_per_hour == pytest.approx(3 / 211 * 3600)
 
 
 def test_sharing_overlaps_all_but_the_training():
@@ -69,7 +73,15 @@ def test_evaluations_cost_the_steps_nothing_but_the_last_one_delays_the_end():
 def test_a_job_that_comes_later_counts_from_its_own_submission():
     first, second = jobs(2)
     late = SimJob(**{**_fields(second), "submitted_at": 100.0})
-    assert simulate(regime("marlaas", slots=8), [first, late]).completion_seconds == 22.0
+    report = simulate(regime("marlaas", slots=8), [first, late])
+    assert (report.ttfs_seconds, report.completion_seconds) == (11.0, 22.0)
+
+
+def test_a_job_that_is_stopped_frees_the_sampler_at_once():
+    simulation = Simulation(regime("marlaas", slots=8), jobs(2), contention=1.0)
+    stop = m.Stopped(at=4.0, job="j1", outcome="cancelled", reason="asked to", attribution="user")
+    simulation.clock.call_at(4.0, lambda: simulation.tell(stop))
+    assert simulation.run().ttfs_seconds == 4.0 + 8.0 + 1.0
 
 
 @pytest.mark.parametrize("name", sorted(REGIMES))
