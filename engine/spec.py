@@ -79,12 +79,22 @@ class MathGrader(_Strict):
 Grader = Annotated[Union[StringCheckGrader, NumericGrader, MathGrader], Field(discriminator="type")]
 
 
+class ToolWait(_Strict):
+    """A stand-in for a tool: each completion waits a lognormal time before it is graded. For benchmarks."""
+
+    median_seconds: Annotated[float, Field(gt=0, le=600)]
+    sigma: Annotated[float, Field(ge=0, le=5)] = 0.5
+    cap_seconds: Annotated[float, Field(gt=0, le=600)] = 600.0
+
+
 class RolloutSpec(_Strict):
     prompts_per_step: Annotated[int, Field(ge=1, le=4096, description="Different prompts in each training step (the batch).")] = 16
     group_size: Annotated[int, Field(ge=2, le=256, description="Completions sampled per prompt; a group is compared with itself.")] = 8
     max_prompt_tokens: Annotated[int, Field(ge=1, le=1_000_000, description="Longer prompts are refused before the job starts.")] = 64
     max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000, description="A completion is cut here and counted as truncated.")] = 32
     temperature: Annotated[float, Field(gt=0, le=2, description="Sampling temperature; 1 is the model's own distribution.")] = 1.0
+    ignore_eos: Annotated[bool, Field(description="Sample max_new_tokens always: the end token ends nothing. For benchmarks.")] = False
+    tool_wait: ToolWait | None = None
 
     @property
     def context_tokens(self) -> int:
@@ -120,7 +130,9 @@ class TrainSpec(_Strict):
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0, le=1000)] = 1.0
     importance_cap: Annotated[float, Field(ge=1, le=100, description="Truncates the sampler-to-trainer importance weight per token.")] = 2.0
-    micro_batch_tokens: Annotated[int, Field(ge=64, le=10_000_000, description="Tokens per forward pass; larger is faster and needs more memory.")] = 16_384
+    micro_batch_tokens: Annotated[
+        int, Field(ge=64, le=10_000_000, description="Tokens per forward pass; larger is faster and needs more memory.")
+    ] = 16_384
     max_nonfinite_steps: Annotated[int, Field(ge=1, le=100, description="Non-finite gradients in a row before the job fails.")] = 3
 
 
@@ -145,7 +157,7 @@ class JobSpec(_Strict):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     @model_validator(mode="after")
-    def _enough_rows(self) -> "JobSpec":
+    def _enough_rows(self) -> JobSpec:
         if self.dataset.train_rows < self.rollout.prompts_per_step:
             raise ValueError(
                 f"rollout.prompts_per_step is {self.rollout.prompts_per_step}, but the dataset has only "
@@ -212,7 +224,9 @@ def check_against(spec: JobSpec, model: ModelInfo) -> None:
     if spec.lora.rank > model.max_rank:
         problems.append(("lora.rank", f"at most {model.max_rank} on {model.name}, got {spec.lora.rank}"))
     if extra := sorted(set(spec.lora.target_modules) - set(model.target_modules)):
-        problems.append(("lora.target_modules", f"{model.name} has no adapter on {', '.join(extra)}; it offers {', '.join(model.target_modules)}"))
+        problems.append(
+            ("lora.target_modules", f"{model.name} has no adapter on {', '.join(extra)}; it offers {', '.join(model.target_modules)}")
+        )
     if spec.rollout.context_tokens > model.max_context_tokens:
         problems.append(
             (

@@ -6,12 +6,14 @@ An episode is single-turn for now: one prompt, one completion. What it needs of 
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.ports import AdapterRef, PortError, Row
 from engine.rollout.sampling import Grading, Sampled, SampleParams, Sampler, Tokens, completion_seed
-from engine.spec import Grader
+from engine.spec import Grader, ToolWait
 from engine.trajectory import Trajectory
 
 
@@ -38,15 +40,18 @@ class EpisodePlan:
     max_new_tokens: int
     temperature: float
     priority: int
+    ignore_eos: bool = False
+    tool_wait: ToolWait | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Played:
-    """``sampled_at`` and ``graded_at``: when the completion was whole and when its reward was there, on the tools' clock."""
+    """When the completion was whole, when its tools had answered, and when its reward was there, on the tools' clock."""
 
     trajectory: Trajectory
     cached_tokens: int
     sampled_at: float
+    acted_at: float
     graded_at: float
 
 
@@ -85,9 +90,14 @@ def _prompt(plan: EpisodePlan, row: Row, tokens: Tokens) -> list[int]:
 
 async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: int, tools: EpisodeTools) -> Played:
     seed = completion_seed(plan.seed, plan.adapter.version, row.row, sample)
-    params = SampleParams(max_new_tokens=plan.max_new_tokens, temperature=plan.temperature, seed=seed, priority=plan.priority)
+    params = SampleParams(
+        max_new_tokens=plan.max_new_tokens, temperature=plan.temperature, seed=seed, priority=plan.priority, ignore_eos=plan.ignore_eos
+    )
     sampled = await tools.sampler.sample(plan.adapter, prompt_ids, params)
     sampled_at = tools.clock()
+    if plan.tool_wait is not None:
+        await asyncio.sleep(tool_seconds(plan.tool_wait, seed))
+    acted_at = tools.clock()
     text = tools.tokens.decode(sampled.completion_ids)
     result = await tools.grading.grade(plan.grader, text, row.item)
     return Played(
@@ -110,8 +120,14 @@ async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: i
         ),
         cached_tokens=sampled.cached_tokens,
         sampled_at=sampled_at,
+        acted_at=acted_at,
         graded_at=tools.clock(),
     )
+
+
+def tool_seconds(wait: ToolWait, seed: int) -> float:
+    """How long the stand-in for a tool takes for the completion of ``seed``."""
+    return min(wait.cap_seconds, random.Random(seed).lognormvariate(math.log(wait.median_seconds), wait.sigma))
 
 
 def _checked(sampled: Sampled) -> list[float]:

@@ -24,6 +24,7 @@ class SampleParams:
     temperature: float
     seed: int
     priority: int = ROLLOUT_PRIORITY
+    ignore_eos: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

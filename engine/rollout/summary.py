@@ -11,13 +11,15 @@ from engine.rollout.episodes import Played
 
 def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: float) -> RolloutSummary:
     """``played`` in batch order. Phases follow the batch's critical path, so they add up to its duration: ``rollout_seconds`` until the
-    last completion was sampled, ``reward_seconds`` what grading took beyond that. Rewards are over valid gradings; 0 when there is none.
+    last completion was sampled, ``env_seconds`` what tools and ``reward_seconds`` what grading took beyond that.
+    Rewards are over valid gradings; 0 when there is none.
     """
     trajectories = [p.trajectory for p in played]
     rewards = [t.reward for t in trajectories if t.reward is not None]
     groups = [[t.reward for t in trajectories[i : i + group_size]] for i in range(0, len(trajectories), group_size)]
     lengths = [len(t.completion_ids) for t in trajectories]
     sampled_at = max(p.sampled_at for p in played)
+    acted_at = max(p.acted_at for p in played)
     return RolloutSummary(
         completions=len(played),
         reward_mean=statistics.fmean(rewards) if rewards else 0.0,
@@ -35,8 +37,8 @@ def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: fl
         sampled_tokens=sum(lengths),
         cached_tokens=sum(p.cached_tokens for p in played),
         rollout_seconds=sampled_at - started_at,
-        env_seconds=0.0,
-        reward_seconds=max(p.graded_at for p in played) - sampled_at,
+        env_seconds=acted_at - sampled_at,
+        reward_seconds=max(p.graded_at for p in played) - acted_at,
     )
 
 

@@ -241,7 +241,8 @@ class VllmSampler:
     def stats(self) -> dict[str, Any]:
         """The scheduler's counters (see ``counters.FIELDS``), ``kv_used`` in 0..1, and what is loaded."""
         counted = self._counters.read()
-        return {**counted, "kv_used": counted.pop("kv_used_ppm") / 1e6, "adapters_loaded": len(self._loaded)}
+        kv_used = counted.pop("kv_used_ppm") / 1e6
+        return {**counted, "kv_used": kv_used, "adapters_loaded": len(self._loaded)}
 
     @asynccontextmanager
     async def _call(self, what: str) -> AsyncIterator[None]:
@@ -296,6 +297,7 @@ def _sampling_params(params: SampleParams) -> Any:
         max_tokens=params.max_new_tokens,
         temperature=params.temperature,
         seed=params.seed if params.temperature else None,
+        ignore_eos=params.ignore_eos,
         logprobs=0,
         flat_logprobs=True,
         detokenize=False,

@@ -24,6 +24,16 @@ T = TypeVar("T")
 EXTRA_ADAPTERS = 2
 
 
+# Sequences in one batch of the sampler: room for several jobs' steps beside one another, within this many bytes of logits.
+LOGITS_BYTES = 64 * 2**20
+FEWEST_SEQUENCES, MOST_SEQUENCES = 256, 1024
+
+
+def sequences_at_once(vocabulary: int) -> int:
+    """How many completions one batch holds; a job's step that fills it makes all others wait for its end."""
+    return min(MOST_SEQUENCES, max(FEWEST_SEQUENCES, LOGITS_BYTES // (4 * vocabulary)))
+
+
 class AdapterSampler(Sampler, Protocol):
     """What the worker asks of ``vllm_worker.VllmSampler``."""
 
@@ -67,6 +77,7 @@ class RolloutWorker:
             folder=_own_folder(settings.runtime_dir / "adapters"),
             adapters=settings.job_slots + EXTRA_ADAPTERS,
             max_rank=settings.max_rank,
+            max_sequences=sequences_at_once(int(model["vocab_size"])),
             max_context_tokens=min(own_context, settings.max_context_tokens or own_context),
             call_seconds=settings.call_deadline_seconds,
         )
@@ -112,6 +123,8 @@ class RolloutWorker:
             max_new_tokens=spec.rollout.max_new_tokens,
             temperature=spec.rollout.temperature,
             priority=ROLLOUT_PRIORITY,
+            ignore_eos=spec.rollout.ignore_eos,
+            tool_wait=spec.rollout.tool_wait,
         )
         played = await play(plan, request.rows, self._tools)
         summary = rollout_summary(played, group_size=plan.samples, started_at=started_at).model_dump()

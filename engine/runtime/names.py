@@ -27,6 +27,14 @@ class Factories:
     train: str = "engine.train.worker:TrainWorker"
 
 
+def rollout(replica: int) -> str:
+    return f"rollout-{replica}"
+
+
+def train(rank: int) -> str:
+    return f"trainer-{rank}"
+
+
 def find(name: str) -> Any:
     """A handle of a living or restarting actor. Raises ``ValueError`` when there is none."""
     import ray

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from engine.ports import AdapterRef, PortError
-from engine.rollout.episodes import EpisodePlan, EpisodeTools, play
+from engine.rollout.episodes import EpisodePlan, EpisodeTools, play, tool_seconds
 from engine.rollout.sampling import completion_seed
-from engine.spec import NumericGrader
+from engine.spec import NumericGrader, ToolWait
 from tests.engine.rollout.fakes import FakeClock, FakeGrading, FakeSampler, FakeTokens, row
 
 
@@ -115,3 +115,18 @@ async def test_log_probabilities_must_match_the_tokens():
 
     with pytest.raises(PortError, match="1 log-probabilities for 2 tokens"):
         await play(plan(), [row(1)], tools(sampler))
+
+
+def test_a_tool_s_time_is_lognormal_capped_and_the_same_for_the_same_seed():
+    wait = ToolWait(median_seconds=0.5, sigma=0.5, cap_seconds=1.0)
+    seconds = sorted(tool_seconds(wait, seed) for seed in range(2000))
+
+    assert seconds[1000] == pytest.approx(0.5, rel=0.1)
+    assert seconds[-1] == 1.0
+    assert tool_seconds(wait, 7) == tool_seconds(wait, 7)
+
+
+async def test_a_tool_is_waited_for_between_sampling_and_grading():
+    (played,) = await play(plan(samples=1, tool_wait=ToolWait(median_seconds=0.001, sigma=0)), [row(5)], tools(FakeSampler()))
+
+    assert played.sampled_at < played.acted_at < played.graded_at

@@ -7,7 +7,9 @@ from engine.rollout.summary import eval_data, rollout_summary
 from engine.trajectory import Trajectory
 
 
-def played(reward: float | None, *, length: int = 2, sampled_at: float = 5.0, graded_at: float = 5.5) -> Played:
+def played(
+    reward: float | None, *, length: int = 2, sampled_at: float = 5.0, acted_at: float | None = None, graded_at: float = 5.5
+) -> Played:
     trajectory = Trajectory(
         job="a",
         policy_version=0,
@@ -23,7 +25,8 @@ def played(reward: float | None, *, length: int = 2, sampled_at: float = 5.0, gr
         finish_reason="length" if length == 8 else "stop",
         reward=reward,
     )
-    return Played(trajectory=trajectory, cached_tokens=1, sampled_at=sampled_at, graded_at=graded_at)
+    acted_at = sampled_at if acted_at is None else acted_at
+    return Played(trajectory=trajectory, cached_tokens=1, sampled_at=sampled_at, acted_at=acted_at, graded_at=graded_at)
 
 
 def test_groups_are_counted_all_right_and_all_wrong_only_when_every_grade_is():
@@ -53,10 +56,10 @@ def test_tokens_and_lengths_are_counted():
 
 
 def test_the_phases_add_up_to_the_time_of_the_batch():
-    batch = [played(1.0, sampled_at=3.0, graded_at=7.0), played(1.0, sampled_at=5.0, graded_at=5.5)]
+    batch = [played(1.0, sampled_at=3.0, acted_at=6.5, graded_at=7.0), played(1.0, sampled_at=5.0, graded_at=5.5)]
     summary = rollout_summary(batch, group_size=2, started_at=1.0)
 
-    assert (summary.rollout_seconds, summary.env_seconds, summary.reward_seconds) == pytest.approx((4.0, 0.0, 2.0))
+    assert (summary.rollout_seconds, summary.env_seconds, summary.reward_seconds) == pytest.approx((4.0, 1.5, 0.5))
 
 
 def test_an_evaluation_is_summarised_over_its_valid_grades():
