@@ -101,6 +101,8 @@ class VllmSampler:
     async def close(self) -> None:
         """Stop the engine and remove the adapter files."""
         self.died.set()
+        if self._engine.output_handler is not None:  # it would report the engine's end as a failure
+            self._engine.output_handler.cancel()
         await asyncio.to_thread(self._engine.shutdown)
         # Its destructor fails noisily when it runs at the interpreter's end.
         self._engine = None
