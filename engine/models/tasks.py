@@ -1,6 +1,7 @@
 """Seeded generators of dataset rows with checkable answers: ``{"prompt": "12+7=", "answer": "19"}``.
 
-Four tasks of the bundled ``tiny-math`` model (add, subtract, max, reverse) and short word problems for real chat models.
+Four tasks of the bundled ``tiny-math`` model (add, subtract, max, reverse), and short word problems for real chat models, whose rows hold
+``messages`` instead of ``prompt``.
 A prompt belongs to the train or to the eval split by its hash, so the two are disjoint whatever seeds and sizes are asked for.
 Standard library only.
 
@@ -17,9 +18,9 @@ import random
 import string
 import sys
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from engine.models.words import word_problem
+from engine.models.words import with_examples, word_problem
 
 Split = Literal["train", "eval"]
 Draw = Callable[[random.Random], tuple[str, str]]
@@ -62,7 +63,7 @@ def split_of(prompt: str) -> Split:
     return "eval" if int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:4], "big") % 100 < EVAL_SHARE_PERCENT else "train"
 
 
-def rows(task: str, *, count: int, seed: int, split: Split = "train") -> list[dict[str, str]]:
+def rows(task: str, *, count: int, seed: int, split: Split = "train") -> list[dict[str, Any]]:
     """``count`` rows of ``task`` with different prompts, all of ``split``; the same arguments give the same rows.
 
     Raises ``KeyError`` for an unknown task and ``TooFewPrompts`` when the task cannot fill the split.
@@ -77,7 +78,11 @@ def rows(task: str, *, count: int, seed: int, split: Split = "train") -> list[di
             found[prompt] = answer
     if len(found) < count:
         raise TooFewPrompts(f"{task} has only about {len(found)} different {split} prompts, {count} were asked for")
-    return [{"prompt": prompt, "answer": answer} for prompt, answer in found.items()]
+    return [_row(task, prompt, answer) for prompt, answer in found.items()]
+
+
+def _row(task: str, prompt: str, answer: str) -> dict[str, Any]:
+    return {"messages": with_examples(prompt), "answer": answer} if task == "words" else {"prompt": prompt, "answer": answer}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

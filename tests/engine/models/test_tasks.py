@@ -14,6 +14,10 @@ CHECK = {
 }
 
 
+def question(row: dict) -> str:
+    return row["prompt"] if "prompt" in row else row["messages"][-1]["content"]
+
+
 @pytest.mark.parametrize("task", TINY_TASKS)
 def test_every_answer_is_right(task):
     for row in rows(task, count=300, seed=1):
@@ -22,8 +26,8 @@ def test_every_answer_is_right(task):
 
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_training_and_held_out_prompts_are_disjoint_whatever_the_seeds(task):
-    train = {row["prompt"] for row in rows(task, count=400, seed=1)}
-    held_out = {row["prompt"] for row in rows(task, count=400, seed=2, split="eval")}
+    train = {question(row) for row in rows(task, count=400, seed=1)}
+    held_out = {question(row) for row in rows(task, count=400, seed=2, split="eval")}
     assert len(train) == len(held_out) == 400
     assert not train & held_out
 
@@ -38,11 +42,12 @@ def test_about_a_fifth_of_the_prompts_is_held_out():
     assert 0.17 < held_out / 10_000 < 0.23
 
 
-def test_word_problems_have_whole_non_negative_answers_and_ask_for_a_number():
+def test_word_problems_show_solved_ones_first_and_have_whole_answers():
     for row in rows("words", count=300, seed=1):
         assert int(row["answer"]) >= 0
-        assert row["prompt"].endswith("Answer with the number only.")
-        assert "{" not in row["prompt"]
+        assert [message["role"] for message in row["messages"]] == ["user", "assistant"] * 3 + ["user"]
+        assert question(row).endswith("?")
+        assert "{" not in question(row)
 
 
 def test_a_task_that_runs_out_of_prompts_says_so():
