@@ -83,9 +83,10 @@ class SamplerAdapters:
         if before is not None:
             await asyncio.wait([before])
         history = self._driver.history.jobs[job]
-        keep = None if history.paused else history.version
-        if history.ended is not None or self._pinned.get(job, set()) - {keep}:
+        needed = self._pinned.get(job, set()) | (set() if history.paused else {history.version})
+        if history.ended is not None or len(needed) > 1:  # the end of the evaluation tidies again
             return
+        keep = next(iter(needed), None)
         own = self._loads.get(job, {})
         self._loads[job] = {version: adapter for version, adapter in own.items() if version == keep}
         await self._control(self._rollout.unload(job, keep_version=keep), f"unloading old adapters of {job}")

@@ -85,6 +85,14 @@ def test_a_missing_line_is_refused(tmp_path):
         open_journal(tmp_path)
 
 
+def test_a_jobs_numbers_must_have_no_gap(tmp_path):
+    open_journal(tmp_path).append([draft(), draft()])
+    [segment] = (tmp_path / "journal").glob("*.jsonl")
+    segment.write_text(segment.read_text().replace('"seq":2', '"seq":3'))
+    with pytest.raises(JournalCorrupt, match="expected"):
+        open_journal(tmp_path)
+
+
 def test_an_older_manager_cannot_append(journal, tmp_path):
     claim(tmp_path)
     with pytest.raises(StaleEpoch):

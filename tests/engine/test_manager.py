@@ -78,6 +78,16 @@ async def test_an_ending_carries_the_times_that_are_compared(world):
     assert ended["completion_seconds"] > ended["ttfs_seconds"]
 
 
+async def test_jobs_enter_the_queue_in_the_order_of_their_acceptance(world):
+    gate = world.script.gate("fresh", "job_0")
+    for n in range(3):
+        await world.submit(f"job_{n}", steps=1)
+    gate.set()
+    await world.ended("job_0", "job_1", "job_2")
+    admitted = [world.events(f"job_{n}", "admitted")[0].offset for n in range(3)]
+    assert admitted == sorted(admitted)
+
+
 async def test_a_job_waits_for_its_place_and_is_told_why_once(world):
     gate = world.script.gate("rollout", "job_0")
     for n in range(6):
@@ -332,6 +342,7 @@ async def test_a_sampler_that_hangs_costs_its_job_an_attempt_and_no_more(tmp_pat
     ended = await world.ended("job_a", "job_b")
     assert (ended["job_a"]["state"], ended["job_a"]["attribution"]) == ("failed", "platform")
     assert "no answer within 0.01 s" in ended["job_a"]["reason"]
+    assert len(world.script.made("abort", "job_a")) >= 3
     assert ended["job_b"]["state"] == "succeeded"
     await world.manager.stop()
 
@@ -376,9 +387,29 @@ async def test_the_adapter_that_an_evaluation_uses_stays_loaded(world):
     gate = world.script.gate("evaluate", "job_a", 0)
     await world.submit("job_a", steps=3, with_eval=True)
     await world.called("rollout", "job_a", times=3)
-    assert 0 in world.rollout.loaded["job_a"]
+    assert world.rollout.loaded["job_a"] == {0, 1, 2}
     gate.set()
     await world.ended("job_a")
+    await world.until(lambda: world.rollout.loaded == {})
+
+
+async def test_rollout_and_evaluation_of_a_version_share_one_load(world):
+    await world.submit("job_a", steps=3, with_eval=True, eval_every=1)
+    await world.ended("job_a")
+    loads = list(world.rollout._load_ids.values())
+    assert sorted(loads) == [f"job_a@{version}" for version in range(4)]
+
+
+async def test_a_paused_job_leaves_no_adapter_behind_even_after_an_evaluation(world):
+    gate = world.script.gate("evaluate", "job_a", 1)
+    step = world.script.gate("step", "job_a", 0)
+    await world.submit("job_a", steps=2, with_eval=True, eval_every=1)
+    await world.called("step", "job_a")
+    await world.manager.pause("job_a")
+    step.set()
+    await world.seen("job_a", "paused")
+    await world.until(lambda: world.rollout.loaded.get("job_a") == {1})
+    gate.set()
     await world.until(lambda: world.rollout.loaded == {})
 
 

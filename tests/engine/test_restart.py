@@ -154,22 +154,25 @@ async def test_what_the_sampler_was_doing_for_the_dead_manager_is_aborted(tmp_pa
 
 async def test_who_had_a_place_has_it_again_before_those_who_waited(tmp_path):
     world = World(tmp_path)
-    gates = [world.script.gate("rollout", f"job_{n}") for n in range(6)]
+    for n in range(1, 5):
+        world.script.gate("rollout", f"job_{n}")
+    held = world.script.gate("step", "job_0")
     await world.open()
-    for n in range(6):
-        await world.submit(f"job_{n}", steps=1)
-    await world.seen("job_5", "waiting")
-    await world.manager.cancel("job_0")
+    for n in range(5):
+        await world.submit(f"job_{n}")
+    await world.called("step", "job_0")
+    await world.manager.pause("job_0")
+    held.set()
     await world.seen("job_4", "admitted")
+    await world.manager.resume("job_0")
+    await world.seen("job_0", "waiting")
     await world.manager.stop()
     await world.open()
     states = {job["job"]: job["state"] for job in (await world.manager.status())["jobs"]}
-    assert [states[f"job_{n}"] for n in range(6)] == ["cancelled", "running", "running", "running", "running", "queued"]
-    assert world.kinds("job_4").count("admitted") == 1
-    for gate in gates:
-        gate.set()
-    await world.ended(*(f"job_{n}" for n in range(1, 6)))
+    assert states == {"job_0": "queued", **{f"job_{n}": "running" for n in range(1, 5)}}
+    assert [call.job for call in world.script.made("rollout")].count("job_0") == 1
     await world.manager.stop()
+    assert [world.kinds(f"job_{n}").count("admitted") for n in range(5)] == [1] * 5
 
 
 async def test_a_paused_job_stays_paused_until_it_is_resumed(tmp_path):
@@ -184,9 +187,9 @@ async def test_a_paused_job_stays_paused_until_it_is_resumed(tmp_path):
     await world.open()
     [job] = (await world.manager.status())["jobs"]
     assert job["state"] == "paused"
-    assert world.kinds("job_a").count("paused") == 1
     await world.manager.resume("job_a")
     await world.ended("job_a")
+    assert world.kinds("job_a").count("paused") == 1
     await world.manager.stop()
 
 
@@ -255,6 +258,7 @@ async def test_a_replaced_manager_knows_it_and_writes_no_more(tmp_path):
     old = await world.open()
     await world.submit("job_a", steps=1)
     await world.called("step", "job_a")
+    await world.seen("job_a", "train_started")
     claim(tmp_path / "engine")
     gate.set()
     assert isinstance(await asyncio.wait_for(old.failed, 20), StaleEpoch)

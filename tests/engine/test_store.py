@@ -147,6 +147,21 @@ def test_after_a_crashed_commit_the_same_version_can_be_committed(tmp_path):
     assert reopened.snapshot("job_a", 1) == snapshot("again")
 
 
+def test_a_commit_that_failed_after_its_rename_can_be_repeated_without_reopening(tmp_path):
+    disk_is_full = [OSError("no space left")]
+
+    def crash_at(name):
+        if name == "commit:renamed" and disk_is_full:
+            raise disk_is_full.pop()
+
+    open_store(tmp_path).create("job_a", snapshot("0"))
+    store = open_store(tmp_path, crash_at)
+    with pytest.raises(OSError, match="no space"):
+        store.commit("job_a", 1, snapshot("lost"), {})
+    store.commit("job_a", 1, snapshot("again"), {})
+    assert store.snapshot("job_a", 1) == snapshot("again")
+
+
 @pytest.mark.parametrize("point", ["rollout:staged", "rollout:renamed"])
 def test_a_batch_that_crashes_while_written_is_whole_or_absent(tmp_path, point):
     open_store(tmp_path).create("job_a", snapshot("0"))

@@ -13,8 +13,9 @@ from engine.blobs import BlobStore
 from engine.core.policy import Policy, regime
 from engine.driver import Deadlines
 from engine.manager import Manager
+from engine.ports import Snapshot
 from engine.sim.fakes import FakeRolloutPort, FakeTrainPort, Script
-from engine.spec import ModelInfo
+from engine.spec import JobSpec, ModelInfo
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = ModelInfo(
@@ -43,6 +44,15 @@ class TickingClock:
         return self._began + timedelta(seconds=self._seconds)
 
 
+class GatedTrainPort(FakeTrainPort):
+    """Version 0 can be held at a gate too."""
+
+    async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
+        for gate in self.script.gates_of("fresh", job, 0):
+            await gate.wait()
+        return await super().fresh(job, spec)
+
+
 class World:
     """``await world.open()`` starts a manager on what lies in ``root``; opening again is a restart."""
 
@@ -50,7 +60,7 @@ class World:
         self.root = root
         self.script = Script()
         self.rollout = FakeRolloutPort(self.script)
-        self.train = FakeTrainPort(self.script)
+        self.train = GatedTrainPort(self.script)
         self.blobs = BlobStore(root / "blobs")
         self.train_rows = self.blobs.put(rows(0, 20))
         self.eval_rows = self.blobs.put(rows(20, 24))
@@ -77,7 +87,9 @@ class World:
         await self.manager.start()
         return self.manager
 
-    def submission(self, *, tenant: str = "ten_a", steps: int = 2, with_eval: bool = False, **changes: Any) -> dict[str, Any]:
+    def submission(
+        self, *, tenant: str = "ten_a", steps: int = 2, with_eval: bool = False, eval_every: int = 0, **changes: Any
+    ) -> dict[str, Any]:
         dataset = {"version": "d1", "train": self.train_rows.model_dump(), "train_rows": 20}
         if with_eval:
             dataset |= {"eval": self.eval_rows.model_dump(), "eval_rows": 4}
@@ -88,6 +100,7 @@ class World:
             "rollout": {"prompts_per_step": 4, "group_size": 2, "max_prompt_tokens": 8, "max_new_tokens": 8},
             "lora": {"rank": 4, "target_modules": ["q_proj"]},
             "train": {"steps": steps},
+            "eval": {"every": eval_every},
         }
         return {"tenant": tenant, "submitted_at": (START - timedelta(seconds=10)).isoformat(), "spec": spec, **changes}
 
