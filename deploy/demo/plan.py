@@ -45,7 +45,7 @@ def orders(model: str, learning_rate: float | None) -> list[Order]:
 def _arithmetic(model: str, learning_rate: float) -> list[Order]:
     spec = {
         "base_model": model,
-        "rollout": {"prompts_per_step": 32, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8, "temperature": 1.0},
+        "rollout": {"prompts_per_step": 16, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8, "temperature": 1.0},
         "lora": {"rank": 16, "alpha": 32},
         "train": {"steps": 30, "learning_rate": learning_rate},
         "eval": {"every": 10, "max_rows": 192},

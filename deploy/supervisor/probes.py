@@ -68,7 +68,7 @@ async def _exchange(
             reader, writer = await connecting
             try:
                 writer.write(request)
-                return await (reader.readuntil(stop_at) if stop_at else reader.read(65536))
+                return await (reader.readuntil(stop_at) if stop_at else reader.read())
             finally:
                 writer.close()
     except (OSError, asyncio.IncompleteReadError, TimeoutError):

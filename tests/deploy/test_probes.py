@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,23 @@ def healthz(port: int) -> probes.Probe:
 )
 async def test_an_http_part_is_ready_on_200_and_says_what_it_is_doing_before(said: bytes, health: Health):
     assert await answer(said, healthz) == health
+
+
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(tmp_path: Path):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 503 No\r\n\r\n")
+        await writer.drain()
+        await asyncio.to_thread(heads.get)
+        writer.write(b'{"stage": "loading"}')
+        writer.close()
+
+    heads: queue.Queue[None] = queue.Queue()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        asking = asyncio.create_task(healthz(server.sockets[0].getsockname()[1])(0))
+        await asyncio.wait([asking], timeout=0.2)  # the head is there alone by now
+        heads.put(None)
+        assert (await asking).note == "loading"
 
 
 async def test_a_port_where_nobody_listens_is_not_ready(free_port: Callable[[], int]):
