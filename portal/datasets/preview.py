@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -40,7 +41,7 @@ class Preview:
 
 def preview(dataset: Dataset, limit: int = 50) -> Preview:
     """The first ``limit`` rows with the columns that the first one has besides its prompt."""
-    with _store().open(dataset.ref().train) as file:
+    with _store(settings.BLOBS_DIR).open(dataset.ref().train) as file:
         lines = [json.loads(line) for line in islice(file, limit)]
     columns = [name for name in lines[0]["item"] if name not in _PROMPTS][:MAX_COLUMNS]
     return Preview(columns=columns, rows=[_row(line, columns) for line in lines])
@@ -48,14 +49,14 @@ def preview(dataset: Dataset, limit: int = 50) -> Preview:
 
 def first_item(dataset: Dataset) -> dict[str, Any]:
     """The columns of the first row, for a reward's example."""
-    with _store().open(dataset.ref().train) as file:
+    with _store(settings.BLOBS_DIR).open(dataset.ref().train) as file:
         return json.loads(next(iter(file)))["item"]
 
 
 @cache
-def _store() -> BlobStore:
+def _store(root: Path) -> BlobStore:
     """One for the process: it verifies each blob once, not on every view of a page."""
-    return BlobStore(settings.BLOBS_DIR)
+    return BlobStore(root)
 
 
 def _row(line: dict[str, Any], columns: list[str]) -> PreviewRow:

@@ -1,0 +1,50 @@
+"""Somebody with an organisation in the running stack, acting through the REST API, so that a browser test begins where it wants to."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from tests.browser.stack import Stack
+
+PASSWORD = "correct-horse-battery"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    email: str
+    api: httpx.Client
+
+    def dataset(self, name: str = "additions", rows: int = 200) -> str:
+        lines = (json.dumps({"prompt": f"{n}+{n + 1}=", "answer": str(2 * n + 1)}) for n in range(rows))
+        file = io.BytesIO("\n".join(lines).encode())
+        return self._made(self.api.post("datasets/", data={"name": name}, files={"file": ("rows.jsonl", file)}))
+
+    def reward(self, name: str = "Right sum") -> str:
+        return self._made(self.api.post("rewards/", json={"name": name, "grader": {"type": "numeric"}}))
+
+    def job(self, steps: int, name: str = "Sums") -> str:
+        order = {"name": name, "dataset": self.dataset(), "reward": self.reward(), "base_model": "tiny-math", "train": {"steps": steps}}
+        return self._made(self.api.post("jobs/", json=order))
+
+    def events(self, job: str) -> list[dict[str, Any]]:
+        """Every event that the portal has stored."""
+        found: list[dict[str, Any]] = []
+        while page := self.api.get(f"jobs/{job}/events/", params={"after": len(found)}).json()["events"]:
+            found += page
+        return found
+
+    def _made(self, response: httpx.Response) -> str:
+        if response.status_code != 201:
+            raise AssertionError(f"{response.request.url} answered {response.status_code}: {response.text}")
+        return response.json()["id"]
+
+
+def seed(stack: Stack, email: str, name: str) -> Person:
+    made = json.loads(stack.manage("seed_tenant", "--email", email, "--password", PASSWORD, "--name", name, "--token"))
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    return Person(email=email, api=httpx.Client(base_url=f"{stack.url}/api/v1/", headers=headers, timeout=30, trust_env=False))

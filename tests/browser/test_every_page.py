@@ -1,0 +1,96 @@
+"""What holds on every page, in both themes: axe finds nothing, nothing overflows on a phone, nothing is missing or logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.people import Person
+from tests.browser.stack import Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack]
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+OPEN = ("/accounts/login/", "/accounts/signup/", "/accounts/password/reset/")
+OWN = (
+    "/",
+    "/jobs/",
+    "/jobs/?show=open",
+    "/jobs/new/",
+    "/jobs/{job}/",
+    "/datasets/",
+    "/datasets/new/",
+    "/datasets/{dataset}/",
+    "/rewards/",
+    "/rewards/new/",
+    "/rewards/{reward}/",
+    "/settings/tokens/",
+    "/settings/tokens/new/",
+    "/accounts/email/",
+    "/accounts/password/change/",
+    "/accounts/2fa/",
+    "/accounts/sessions/",
+    "/accounts/logout/",
+)
+
+
+@pytest.fixture(scope="session")
+def ids(alice: Person) -> dict[str, str]:
+    return {
+        "job": alice.job(steps=6),
+        "dataset": alice.dataset("with a very long name that does not want to fit"),
+        "reward": alice.reward(),
+    }
+
+
+def settled(page: Page, path: str) -> Page:
+    if "{job}" in path:
+        page.wait_for_function("document.querySelector('#run-state').textContent === 'succeeded'")
+        page.wait_for_function("Number(document.querySelector('[data-chart=reward]').dataset.points) === 7")
+    return page
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("path", [*OPEN, *OWN])
+def test_axe_finds_nothing(visit: Callable[..., Page], ids: dict[str, str], path: str, dark: bool) -> None:
+    page = settled(visit(path.format(**ids), anonymous=path in OPEN, dark=dark, bypass_csp=True), path)
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run().then(({ violations }) => violations.map(v => [v.id, v.nodes.map(n => n.target.join(' '))]))")
+    assert found == []
+
+
+@pytest.mark.parametrize("path", [*OPEN, *OWN])
+def test_nothing_overflows_at_390_pixels(visit: Callable[..., Page], ids: dict[str, str], path: str) -> None:
+    page = settled(visit(path.format(**ids), anonymous=path in OPEN, width=390), path)
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+
+
+def test_canvas_colours_follow_the_theme(visit: Callable[..., Page], ids: dict[str, str]) -> None:
+    """The chart's text and lines are drawn again from the tokens when the theme is switched by hand."""
+    page = settled(visit(f"/jobs/{ids['job']}/"), "/jobs/{job}/")
+    light = page.evaluate(_PIXELS)
+    page.click(".menu-up summary")
+    page.click("[data-theme-choice=dark]")
+    dark = page.evaluate(_PIXELS)
+    assert light != dark
+    page.reload()
+    assert page.get_attribute("html", "data-theme") == "dark"
+
+
+_PIXELS = """() => {
+  const canvas = document.querySelector("[data-chart=reward] canvas");
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const seen = new Set();
+  for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] === 255) seen.add(`${pixels[i]},${pixels[i + 1]},${pixels[i + 2]}`);
+  return [...seen].sort().join(" ");
+}"""
+
+
+def test_what_is_not_there_says_so_kindly(visit: Callable[..., Page], stack: Stack, watch) -> None:
+    watch.allow("/jobs/job_nobody/")
+    page = visit("/jobs/job_nobody/")
+    assert page.inner_text("h1") == "There is nothing at this address"
+    assert stack.url in page.url

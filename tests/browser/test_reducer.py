@@ -1,0 +1,94 @@
+"""The run page's reducer, alone: a pure function of numbered events, tried in the browser that it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack]
+AT = "2026-01-01T00:00:{:02d}Z"
+
+
+def event(seq: int, kind: str, **data: Any) -> dict[str, Any]:
+    return {"seq": seq, "kind": kind, "at": AT.format(seq), "data": data}
+
+
+def step(seq: int, version: int, reward: float = 0.5) -> dict[str, Any]:
+    return event(
+        seq, "step", step=version, version=version, rollout={"reward_mean": reward}, tokens={"prefill": 1, "sampled": 2, "trained": 3}
+    )
+
+
+ACCEPTED = event(1, "accepted", submitted_at=AT.format(0))
+
+
+@pytest.fixture
+def absorb(visit: Callable[..., Page]) -> Iterator[Callable[..., Any]]:
+    """``absorb([events], [events], …)`` → the state after these batches, with ``gaps`` and what is derived."""
+    page = visit("/")
+
+    def run(*batches: list[dict[str, Any]]) -> Any:
+        return page.evaluate(
+            """async (batches) => {
+              const { absorb, derive, initial, overrule, phaseText } = await import("/static/js/run-state.js");
+              let state = initial({ steps: 10 });
+              const gaps = batches.map((batch) => {
+                const answer = absorb(state, batch);
+                state = answer.state;
+                return answer.gap;
+              });
+              const settled = overrule(state, { state: "failed", state_reason: "refused", last_seq: 0, ended_at: null });
+              return { ...state, gaps, derived: derive(state), text: phaseText(state), settled: settled.state };
+            }""",
+            list(batches),
+        )
+
+    yield run
+
+
+def test_the_same_event_twice_counts_once(absorb: Callable[..., Any]) -> None:
+    state = absorb([ACCEPTED, step(2, 1)], [ACCEPTED, step(2, 1), step(3, 2)])
+    assert [s["version"] for s in state["steps"]] == [1, 2]
+    assert state["seq"] == 3
+
+
+def test_a_jump_in_the_numbers_stops_before_it(absorb: Callable[..., Any]) -> None:
+    state = absorb([ACCEPTED, step(3, 2)])
+    assert state["gaps"] == [True]
+    assert (state["seq"], state["steps"]) == (1, [])
+
+
+def test_batches_of_any_size_give_the_same_state(absorb: Callable[..., Any]) -> None:
+    events = [ACCEPTED, event(2, "admitted"), event(3, "rollout_started", version=0, attempt=1), step(4, 1), event(5, "new_kind", x=1)]
+    whole, parts = absorb(events), absorb(*([one] for one in events))
+    assert {**whole, "gaps": None} == {**parts, "gaps": None}
+
+
+def test_an_unknown_kind_is_logged_and_changes_nothing_else(absorb: Callable[..., Any]) -> None:
+    before, after = absorb([ACCEPTED]), absorb([ACCEPTED, event(2, "from_the_future", x=1)])
+    assert after["log"][-1]["kind"] == "from_the_future"
+    assert {**before, "log": 0, "seq": 0, "gaps": 0} == {**after, "log": 0, "seq": 0, "gaps": 0}
+
+
+def test_waiting_says_why_and_in_which_place(absorb: Callable[..., Any]) -> None:
+    state = absorb([ACCEPTED, event(2, "waiting", reason="all places are taken", position=3)])
+    assert state["text"] == {"title": "Waiting", "why": "All places are taken. Place 3 in the queue."}
+
+
+def test_the_state_follows_the_portals_table(absorb: Callable[..., Any]) -> None:
+    events = [ACCEPTED, event(2, "admitted"), event(3, "paused", version=0), event(4, "resumed", version=0)]
+    assert [absorb(events[:n])["state"] for n in (1, 2, 3, 4)] == ["queued", "running", "paused", "queued"]
+
+
+def test_pace_and_time_left_come_from_the_commits(absorb: Callable[..., Any]) -> None:
+    state = absorb([ACCEPTED, step(2, 1), step(4 - 1, 2), step(4, 3)])
+    assert state["derived"]["ttfsSeconds"] == 2
+    assert state["derived"]["tptsSeconds"] == 1
+    assert state["derived"]["etaSeconds"] == 7
+
+
+def test_an_ending_without_an_event_is_taken_from_the_history(absorb: Callable[..., Any]) -> None:
+    assert absorb([])["settled"] == "failed"
