@@ -35,6 +35,11 @@ def overlap(spans_by_job: Mapping[str, Iterable[Span]]) -> Overlap:
     return Overlap(rollout_overlap=_share(shared, window), train_rollout_overlap=_share(beside, _total(interval for _, interval in trains)))
 
 
+def busy_seconds(intervals: Iterable[Interval]) -> float:
+    """The time that at least one of ``intervals`` covers."""
+    return _total(_union(intervals))
+
+
 def _covered(intervals: Iterable[Interval], *, at_least: int) -> list[Interval]:
     """The disjoint stretches that at least so many intervals cover."""
     edges = sorted(edge for start, end in intervals for edge in ((start, 1), (end, -1)))

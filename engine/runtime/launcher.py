@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.models import registry
-from engine.runtime import process, reaper
+from engine.runtime import process, reaper, run_file
 from engine.runtime.names import Factories
 from engine.runtime.readiness import StartFailed
 from engine.settings import REPOSITORY, EngineSettings
@@ -57,6 +57,7 @@ class Launcher:
         self._report = report
         self._tag = secrets.token_hex(8)
         self._reaper = reaper.start(self._tag)
+        run_file.write(settings, self._tag)
         self._ray: Any = None
         self._actors: Any = None
 
@@ -145,4 +146,5 @@ class Launcher:
         if left:
             logger.error("processes %s did not end", left)
         self._reaper.communicate()
+        run_file.remove(self._settings)
         sys.stdout.flush()

@@ -1,0 +1,81 @@
+"""The loads, as values. The ``peer-…`` ones are what other systems were measured with on two cores: LoRA r=8 on all linear layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.spec import DatasetRef
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """What each of N tenants runs. ``tool_seconds``: median of a lognormal wait per completion (σ 0.5, at most 3 s), as if for a tool."""
+
+    name: str
+    model: str
+    task: str
+    prompts_per_step: int
+    group_size: int
+    new_tokens: int
+    steps: int
+    prompt_tokens: int
+    learning_rate: float
+    tool_seconds: float | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.prompts_per_step * self.steps
+
+    def spec(self, dataset: DatasetRef, *, seed: int) -> dict[str, Any]:
+        """A ``JobSpec`` as JSON. The end token ends nothing, so that every step samples the same number of tokens."""
+        wait = None if self.tool_seconds is None else {"median_seconds": self.tool_seconds, "sigma": 0.5, "cap_seconds": 3.0}
+        return {
+            "base_model": self.model,
+            "dataset": dataset,
+            "grader": {"type": "string_check"},
+            "rollout": {
+                "prompts_per_step": self.prompts_per_step,
+                "group_size": self.group_size,
+                "max_prompt_tokens": self.prompt_tokens,
+                "max_new_tokens": self.new_tokens,
+                "ignore_eos": True,
+                "tool_wait": wait,
+            },
+            "lora": {"rank": 8, "alpha": 16},
+            "train": {"steps": self.steps, "learning_rate": self.learning_rate},
+            "seed": seed,
+        }
+
+
+_PLAIN = {
+    "model": "tiny-math",
+    "task": "add",
+    "prompts_per_step": 4,
+    "group_size": 8,
+    "new_tokens": 16,
+    "steps": 10,
+    "prompt_tokens": 24,
+    "learning_rate": 1e-3,
+}
+
+LOADS = {
+    load.name: load
+    for load in (
+        Load(name="peer-plain", **_PLAIN),
+        Load(name="peer-tool", **_PLAIN, tool_seconds=0.5),
+        Load(
+            name="peer-lm",
+            **_PLAIN
+            | {
+                "model": "smollm2-135m",
+                "task": "words",
+                "prompts_per_step": 2,
+                "group_size": 4,
+                "steps": 3,
+                "prompt_tokens": 160,
+                "learning_rate": 1e-4,
+            },
+        ),
+    )
+}

@@ -1,0 +1,52 @@
+"""``python -m tests.engine.runtime.fake_engine serve``: the real engine in every part but its sampler and its trainer, which are fakes.
+
+Starts in a few seconds. The variables ``FAKE_SAMPLER_SECONDS`` and ``FAKE_STEP_SECONDS`` slow the two down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import Any
+
+from engine import settings
+from engine.runtime.launcher import serve
+from engine.runtime.names import Factories
+from engine.sim.fakes import FakeRolloutPort, FakeTrainPort
+
+
+class FakeSampler(FakeRolloutPort):
+    @classmethod
+    async def start(cls, settings: Any) -> FakeSampler:
+        sampler = cls()
+        sampler.died = asyncio.Event()
+        sampler.seconds = float(os.environ.get("FAKE_SAMPLER_SECONDS", "0"))
+        return sampler
+
+    async def rollout(self, request: Any) -> Any:
+        await asyncio.sleep(self.seconds)
+        return await super().rollout(request)
+
+
+class FakeTrainer:
+    @classmethod
+    def start(cls, settings: Any, *, rank: int, world_size: int, init_method: str) -> FakeTrainer:
+        return cls()
+
+    def __init__(self) -> None:
+        self.port = FakeTrainPort()
+        self.seconds = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
+
+    def fresh(self, job: str, spec: Any) -> Any:
+        return asyncio.run(self.port.fresh(job, spec))
+
+    def step(self, request: Any) -> Any:
+        time.sleep(self.seconds)
+        return asyncio.run(self.port.step(request))
+
+
+if __name__ == "__main__":
+    module = "tests.engine.runtime.fake_engine"
+    sys.exit(serve(settings.load(), factories=Factories(rollout=f"{module}:FakeSampler", train=f"{module}:FakeTrainer")))

@@ -1,0 +1,109 @@
+"""The whole engine over fakes: its processes, its door and its healing, without the minutes that real models take."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from engine.runtime import reaper, run_file
+from tests.engine.engines import TestEngine, running_engine, wait_until
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+
+MODULE = "tests.engine.runtime.fake_engine"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEngine]:
+    slow = {"FAKE_SAMPLER_SECONDS": "0.05", "FAKE_STEP_SECONDS": "0.02"}
+    with running_engine(tmp_path_factory.mktemp("state"), module=MODULE, environment=slow) as engine:
+        yield engine
+
+
+def _steps_once(views) -> bool:
+    return all([data["version"] for data in view.committed] == list(range(1, view.steps + 1)) for view in views.values())
+
+
+def test_jobs_of_several_tenants_run_to_their_end(engine):
+    views = engine.play(["add", "max", "reverse"])
+
+    assert {view.state for view in views.values()} == {"succeeded"}
+    assert _steps_once(views)
+
+
+def test_the_door_wants_the_secret(engine):
+    assert httpx.get(f"{engine.settings.engine_url}/status").status_code == 401
+    assert httpx.get(f"{engine.settings.engine_url}/healthz").json()["ok"]
+
+
+def test_nothing_of_the_engine_can_be_reached_from_outside(engine):
+    listening = wait_until(lambda: bool(_listeners(engine)))
+
+    assert listening
+    assert [address for address in _listeners(engine) if not address.startswith(("127.", "[::ffff:127."))] == []
+
+
+@pytest.mark.parametrize("title", ["ray::ManagerActor", "ray::RolloutActor", "ray::TrainActor", "ray::HttpActor"])
+def test_a_killed_process_heals_and_no_step_is_lost_or_doubled(engine, title):
+    killed: list[int] = []
+
+    def kill_once(view) -> None:
+        if not killed and view.step == 3:
+            killed.append(engine.kill(title))
+
+    views = engine.play(["add", "max"], on_step=kill_once, steps=8)
+
+    assert killed
+    assert {view.state for view in views.values()} == {"succeeded"}
+    assert _steps_once(views)
+    assert engine.run(engine.until_healthy())["ok"]
+    assert engine.violations() == []
+
+
+def test_a_new_manager_takes_a_new_epoch(engine):
+    before = engine.run(engine.until_healthy())["epoch"]
+    engine.kill("ray::ManagerActor")
+    wait_until(lambda: bool(engine.processes("ray::ManagerActor")))
+
+    assert engine.run(engine.until_healthy())["epoch"] > before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_behind_however_the_launcher_ends(tmp_path, number):
+    with running_engine(tmp_path, module=MODULE) as engine:
+        tag = run_file.read(engine.settings)["tag"]
+        assert len(reaper.tagged(tag)) >= 6
+
+        os.kill(engine.child.process_id, number)
+        engine.run(engine.child.stop())
+
+        assert wait_until(lambda: reaper.tagged(tag) == [])
+
+
+def _listeners(engine: TestEngine) -> list[str]:
+    """Local addresses on which this engine's processes accept connections."""
+    inodes = {link for pid in run_file.processes(engine.settings) for link in _sockets(pid)}
+    found = []
+    for family in ("tcp", "tcp6"):
+        with open(f"/proc/net/{family}") as table:
+            rows = [line.split() for line in table.readlines()[1:]]
+        found += [_address(row[1]) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes]
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    try:
+        return {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    except OSError:
+        return set()
+
+
+def _address(hexadecimal: str) -> str:
+    host = hexadecimal.partition(":")[0]
+    octets = [int(host[-8:][i : i + 2], 16) for i in (6, 4, 2, 0)]
+    prefix = "[::ffff:" if len(host) == 32 and host[:24] == "0000000000000000FFFF0000" else ""
+    return prefix + ".".join(map(str, octets)) if len(host) == 8 or prefix else f"[{host}]"
