@@ -7,6 +7,7 @@ I8 (no leftovers), I10 (sequence numbers without gap). Look at a quiet engine: a
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,3 +107,9 @@ def _batch(folder: Path, step: Event) -> Iterator[str]:
     certificate = step.data["certificate"]
     if not certificate["on_policy"] == certificate["completions"] == len(batch.trajectories):
         yield f"I2: step {step.data['version']} certifies {certificate['on_policy']} of {certificate['completions']}"
+
+
+if __name__ == "__main__":  # python -m engine.audit var/engine
+    found = audit(Path(sys.argv[1]))
+    print("\n".join(found) or "every promise is kept")
+    sys.exit(bool(found))

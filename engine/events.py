@@ -23,6 +23,7 @@ KINDS = {
     "train_started": "version, attempt",
     "train_lost": "version, attempt, reason, attribution: it will be redone from the same batch",
     "step": "StepData",
+    "eval_started": "version: its evaluation uses the adapter load that this event's offset names, unless a rollout has one",
     "eval": "EvalData",
     "pause_requested": "{}",
     "paused": "version",
@@ -30,6 +31,9 @@ KINDS = {
     "stop_requested": "outcome, reason, attribution",
     "priority": "priority",
     "warning": "code, message, advice",
+    "deleted": "{}: versions and batches of the ended job are gone, its history stays",
+    "policy": "changes: fields of the scheduling policy (belongs to no job)",
+    "admission": "mode (open | paused | drain; belongs to no job)",
     "ended": "state (succeeded | failed | cancelled), reason, attribution, version, ttfs_seconds, tpts_seconds, completion_seconds",
 }
 
@@ -89,11 +93,11 @@ class StepData(_Data):
     attempt: int
     rollout: RolloutSummary
     certificate: dict[str, Any]  # completions, on_policy, version, load_id, mismatch_kl, max_ratio
-    loss: float
-    grad_norm: float
-    entropy: float
-    clip_share: float
-    mismatch_kl: float
+    loss: float | None  # None: not finite
+    grad_norm: float | None
+    entropy: float | None
+    clip_share: float | None
+    mismatch_kl: float | None
     learning_rate: float
     skipped: str | None  # None, "no_signal" or "nonfinite": committed without an update
     tokens: dict[str, int]  # prefill, sampled, trained

@@ -104,6 +104,7 @@ def _admitted(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
 def _rollout_started(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     job.attempt = data["attempt"]
     job.ready = None
+    job.waiting_code = ""
 
 
 def _rollout_ready(job: JobHistory, data: dict[str, Any], at: datetime) -> None:

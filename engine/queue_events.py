@@ -15,18 +15,23 @@ from engine.core.messages import (
     Release,
     Reprioritised,
     Resumed,
+    RolloutFailed,
     Stopped,
     Submitted,
+    TrainDone,
+    TrainFailed,
 )
 from engine.core.view import JobView
 
 QUEUE_CODES = frozenset({"kv", "slots", "tenant_cap", "admission"})
 _MOVERS = (Submitted, Resumed, Stopped, Reprioritised, AdmissionChanged, PolicyChanged, Admit, Hold, Release)
+_STEP_ENDS = (RolloutFailed, TrainDone, TrainFailed)
 
 
 def may_change_queue(fact: Fact, commands: list[Command]) -> bool:
     """Whether anybody's reason to wait may be another now. Looking costs O(n log n), so it is not done at every hand-over of a step."""
-    return isinstance(fact, _MOVERS) or any(isinstance(command, _MOVERS) for command in commands)
+    idle = isinstance(fact, _STEP_ENDS) and all(command.job != fact.job for command in commands)
+    return idle or isinstance(fact, _MOVERS) or any(isinstance(command, _MOVERS) for command in commands)
 
 
 def changed_reasons(views: Iterable[JobView], told: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:

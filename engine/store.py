@@ -19,6 +19,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,20 @@ class Corrupt(RuntimeError):
     """Stored bytes that do not match their manifest."""
 
 
-class Store:
-    """The versions and batches below ``root``. One writer at a time per job: the manager that holds ``epoch``."""
+def keep_all(versions: list[int]) -> list[int]:
+    """The retention of today: nothing is ever dropped but by ``delete``."""
+    return versions
 
-    def __init__(self, root: Path, epoch: Epoch, *, crash_at: CrashAt = no_crash):
+
+class Store:
+    """The versions and batches below ``root``. One writer at a time per job: the manager that holds ``epoch``.
+
+    ``retain`` is asked after each commit which of the versions (ascending; the last is HEAD, which stays anyway) are to be kept.
+    """
+
+    def __init__(self, root: Path, epoch: Epoch, *, retain: Callable[[list[int]], list[int]] = keep_all, crash_at: CrashAt = no_crash):
         self.root = root
+        self._retain = retain
         self._epoch = epoch
         self._crash_at = crash_at
         make_directory(root)
@@ -81,6 +91,9 @@ class Store:
         Raises ``StaleCommit``, ``BadSnapshot``, ``StaleEpoch``. After a crash anywhere inside, HEAD is either the old or the new version.
         """
         self._publish(job, version, snapshot, step)
+        versions = self.versions(job)
+        if dropped := set(versions) - {*self._retain(versions), version}:
+            self.drop_versions(job, sorted(dropped))
 
     def _publish(self, job: str, version: int, snapshot: Snapshot, step: dict[str, Any]) -> None:
         check_complete(snapshot)

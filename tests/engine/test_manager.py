@@ -276,6 +276,20 @@ async def test_paused_admission_lets_nobody_new_in_until_it_opens(world):
     assert (await world.ended("job_a"))["job_a"]["state"] == "succeeded"
 
 
+async def test_a_running_job_is_told_of_each_drain(world):
+    for drained in (1, 2):
+        gate = world.script.gate("rollout", "job_a", drained - 1)
+        if drained == 1:
+            await world.submit("job_a", steps=3)
+        await world.called("rollout", "job_a", times=drained)
+        await world.manager.set_admission("drain")
+        gate.set()
+        await world.seen("job_a", "step", times=drained)
+        await world.manager.set_admission("open")
+    await world.ended("job_a")
+    assert [event.data["code"] for event in world.events("job_a", "waiting")] == ["admission", "admission"]
+
+
 async def test_a_bad_policy_or_mode_is_refused(world):
     for changes in ({"max_active": 0}, {"no_such": 1}):
         with pytest.raises(Invalid):

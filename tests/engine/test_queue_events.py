@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from engine.core.messages import AdmissionChanged, Admit, RolloutDone, StartTrain
+from engine.core.messages import AdmissionChanged, Admit, RolloutDone, StartRollout, StartTrain, TrainDone
 from engine.core.view import JobView
 from engine.queue_events import changed_reasons, may_change_queue
 
@@ -31,3 +31,9 @@ def test_only_what_moves_the_queue_makes_us_look():
     assert may_change_queue(AdmissionChanged(at=0, mode="open"), [])
     assert may_change_queue(RolloutDone(at=0, job="a", version=0, attempt=1), [Admit(job="b")])
     assert not may_change_queue(RolloutDone(at=0, job="a", version=0, attempt=1), [StartTrain(job="a", version=0, attempt=1)])
+
+
+def test_a_job_that_finds_nothing_to_do_after_its_step_makes_us_look():
+    done = TrainDone(at=0, job="a", version=0, attempt=1)
+    assert may_change_queue(done, [])
+    assert not may_change_queue(done, [StartRollout(job="a", version=1, attempt=1)])

@@ -106,6 +106,14 @@ def test_old_versions_can_be_dropped_but_not_head(store):
         store.drop_versions("job_a", [1])
 
 
+def test_a_retention_rule_is_applied_after_each_commit_and_never_takes_head(tmp_path):
+    store = Store(tmp_path / "jobs", claim(tmp_path), retain=lambda versions: versions[:1])
+    store.create("job_a", snapshot("0"))
+    for version in (1, 2, 3):
+        store.commit("job_a", version, snapshot(str(version)), {})
+    assert store.versions("job_a") == [0, 3]
+
+
 def test_a_deleted_job_leaves_nothing(store, tmp_path):
     store.delete("job_a")
     store.delete("job_a")
