@@ -153,9 +153,12 @@ def _fetched(name: str, models_dir: Path, fetch: Fetch) -> Path:
             shutil.rmtree(staged, ignore_errors=True)
             staged.mkdir()
             log.info("fetching %s into %s", name, home)
-            fetch(name, staged)
-            _sync_tree(staged)
-            staged.rename(home)
+            try:
+                fetch(name, staged)
+                _sync_tree(staged)
+                staged.rename(home)
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
             fsync_directory(models_dir)
     return home
 

@@ -73,6 +73,7 @@ def test_a_fetch_that_dies_half_way_leaves_no_model(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="no network"):
         resolve("owner/model", tmp_path)
     assert not is_fetched("owner/model", tmp_path)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
     monkeypatch.setattr(registry, "_fetch_from_hub", lambda name, directory: write_model(directory) and None)
     assert resolve("owner/model", tmp_path).path.is_dir()
 

@@ -19,11 +19,12 @@ def one_rank_of_two(rank: int, base_dir: str, home: str) -> None:
     """In a process of its own: take the steps and leave gradient and result behind."""
     import torch
 
-    from engine.train.worker import TrainWorker, join_ranks
+    from engine.settings import load
+    from engine.train.worker import TrainWorker
 
     torch.set_num_threads(1)
-    join_ranks(backend="gloo", init_method=f"file://{home}/rendezvous", rank=rank, world_size=2, timeout_seconds=60)
-    worker = TrainWorker(Path(base_dir))
+    settings = load(state=home, device="cpu", model=base_dir)
+    worker = TrainWorker.start(settings, rank=rank, world_size=2, init_method=f"file://{home}/rendezvous")
     found = [(result.snapshot, result.metrics, gradient) for result, gradient in take_steps(worker)]
     Path(home, f"rank{rank}.pickle").write_bytes(pickle.dumps(found))
     torch.distributed.destroy_process_group()
