@@ -48,8 +48,8 @@ def ids(alice: Person) -> dict[str, str]:
 
 def settled(page: Page, path: str) -> Page:
     if "{job}" in path:
-        page.wait_for_function("document.querySelector('#run-state').textContent === 'succeeded'")
-        page.wait_for_function("Number(document.querySelector('[data-chart=reward]').dataset.points) === 7")
+        page.wait_for_function("() => document.querySelector('#run-state').textContent === 'succeeded'")
+        page.wait_for_function("() => Number(document.querySelector('[data-chart=reward]').dataset.points) === 7")
     return page
 
 

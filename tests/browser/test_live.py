@@ -72,7 +72,7 @@ def test_a_socket_cut_again_and_again_costs_no_event_and_doubles_none(visit: Vis
     page = visit(f"/jobs/{job}/")
     for cut in range(1, 5):
         wait_for_points(page, 4 * cut)
-        page.wait_for_function("sockets.at(-1).readyState === WebSocket.OPEN")
+        page.wait_for_function("() => sockets.at(-1).readyState === WebSocket.OPEN")
         page.evaluate("sockets.at(-1).close()")
     wait_for_end(page, "succeeded")
     assert page.evaluate("sockets.length") >= 5
