@@ -7,7 +7,6 @@ I8 (no leftovers), I10 (sequence numbers without gap). Look at a quiet engine: a
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,7 +108,8 @@ def _batch(folder: Path, step: Event) -> Iterator[str]:
         yield f"I2: step {step.data['version']} certifies {certificate['on_policy']} of {certificate['completions']}"
 
 
-if __name__ == "__main__":  # python -m engine.audit var/engine
-    found = audit(Path(sys.argv[1]))
+def main(root: Path) -> int:
+    """Print the violations below the engine's directory; the exit code is 1 when there are any."""
+    found = audit(root)
     print("\n".join(found) or "every promise is kept")
-    sys.exit(bool(found))
+    return int(bool(found))

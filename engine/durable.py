@@ -21,7 +21,16 @@ def no_crash(name: str) -> None:
 
 def fsync_directory(path: Path) -> None:
     """Make the names inside ``path`` durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def fsync_file(path: Path) -> None:
+    """Make the content of ``path`` durable, whoever wrote it."""
+    _fsync(path, os.O_RDONLY)
+
+
+def _fsync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
     finally:

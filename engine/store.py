@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine.durable import STAGING, CrashAt, fsync_directory, make_directory, no_crash, replace_file, write_synced
+from engine.durable import STAGING, CrashAt, fsync_directory, fsync_file, make_directory, no_crash, replace_file
 from engine.epoch import Epoch
 from engine.ports import ADAPTER_FILES, Snapshot
 
@@ -121,11 +121,14 @@ class Store:
     def _stage(self, staging: Path, files: dict[str, bytes], version: int) -> None:
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
-        for name, content in files.items():
-            write_synced(staging / name, content)
+        manifest = {"version": version, "epoch": self._epoch.number, "files": describe(files)}
+        everything = {**files, "manifest.json": _json(manifest)}
+        for name, content in everything.items():
+            (staging / name).write_bytes(content)
             self._crash_at(f"commit:wrote:{name}")
-        write_synced(staging / "manifest.json", _json({"version": version, "epoch": self._epoch.number, "files": describe(files)}))
-        self._crash_at("commit:wrote:manifest.json")
+        for name in everything:  # after all are written: the first flush takes most of the others along
+            fsync_file(staging / name)
+        self._crash_at("commit:synced")
         fsync_directory(staging)
         self._crash_at("commit:staged")
 

@@ -132,7 +132,7 @@ def commit_points(root) -> list[str]:
 
 def test_a_commit_that_crashes_anywhere_is_wholly_there_or_not_at_all(tmp_path):
     points = commit_points(tmp_path)
-    assert len(points) == 12
+    assert len(points) == 13
     for number, point in enumerate(points):
         root = tmp_path / str(number)
         open_store(root).create("job_a", snapshot("0"))
