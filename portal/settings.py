@@ -49,6 +49,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "portal.requests.no_nul",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "portal.csp.Middleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -147,7 +148,7 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.auth.TokenAuthentication", "portal.api.auth.SessionAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["portal.api.auth.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.JSONParser"],
     "DEFAULT_PAGINATION_CLASS": "portal.api.paging.NewestFirst",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "portal.api.errors.handle",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,7 @@ from tenants.models import Tenant
 # Stands in for a dataset or reward that was not found, so that the other fields are still checked and all faults are told at once.
 _ANY_DATASET = {"version": "none", "train": {"sha256": "0" * 64, "bytes": 0}, "train_rows": 2**31}
 _ANY_GRADER = {"type": "string_check"}
+_PUBLIC_ID = re.compile(r"[a-z0-9_]{1,40}")
 OWN_FIELDS = ("name", "dataset", "reward")
 
 
@@ -64,9 +66,9 @@ def _owned(relation: Any, raw: dict[str, Any], noun: str, problems: list[tuple[s
     if not isinstance(wanted, str) or not wanted:
         problems.append((noun, f"choose a {noun} by its id"))
         return None
-    found = relation.filter(public_id=wanted).first()
+    found = relation.filter(public_id=wanted).first() if _PUBLIC_ID.fullmatch(wanted) else None
     if found is None:
-        problems.append((noun, f"there is no {noun} {wanted[:40]}"))
+        problems.append((noun, f"there is no {noun} {wanted[:40]!a}"))
     return found
 
 

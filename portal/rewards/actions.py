@@ -34,6 +34,7 @@ def parse_grader(raw: Any, problems: list[tuple[str, str]]) -> dict[str, Any]:
     except ValidationError as error:
         problems += [(_path(e["loc"]), e["msg"].removeprefix("Value error, ")) for e in error.errors()]
         return {}
+    problems += [(f"grader.{field}", "contains a NUL character; remove it") for field, value in grader.items() if "\x00" in str(value)]
     problems += templates.problems(grader, None)
     return grader
 

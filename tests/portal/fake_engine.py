@@ -15,6 +15,7 @@ import json
 import re
 import uuid
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -50,6 +51,7 @@ class FakeEngine:
         self.journal: list[dict[str, Any]] = []
         self.jobs: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[str, str]] = []
+        self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
 
     def transport(self) -> httpx.MockTransport:
@@ -57,7 +59,8 @@ class FakeEngine:
 
     def emit(self, job: str, kind: str, **data: Any) -> dict[str, Any]:
         """Append an event of ``job``, numbered as the real journal numbers it."""
-        seq = 1 + max((e["seq"] for e in self.journal if e["job"] == job), default=0)
+        self._seqs[self.engine, job] += 1
+        seq = self._seqs[self.engine, job]
         event = {"schema_version": 1, "engine": self.engine, "epoch": self.epoch, "offset": len(self.journal) + 1, "job": job, "seq": seq}
         event |= {"kind": kind, "at": self._clock().isoformat(), "data": data}
         self.journal.append(event)
@@ -89,7 +92,7 @@ class FakeEngine:
         if (known := self.jobs.get(job)) is not None:
             return httpx.Response(200, json={"job": job, "created": False}) if known == body else _error(409, "this job has another body")
         self.jobs[job] = body
-        self.emit(job, "accepted", **body, kv_bytes=kv_bytes(submission.spec, TINY.kv_bytes_per_token))
+        self.emit(job, "accepted", submission=body, kv_bytes=kv_bytes(submission.spec, TINY.kv_bytes_per_token))
         return httpx.Response(200, json={"job": job, "created": True})
 
     def _check(self, spec: Any) -> None:
@@ -144,6 +147,12 @@ class FakeEngine:
         version = int(request.url.params.get("version", 0))
         return httpx.Response(200, json=fake_script.rollouts(job, version, self.jobs[job]["spec"]))
 
+    def _burst(self, request: httpx.Request, job: str, count: str) -> httpx.Response:
+        """Not of the contract: many events at once, for tests of what stands behind."""
+        for number in range(int(count)):
+            self.emit(job, "novelty", number=number)
+        return httpx.Response(200, json={"job": job})
+
     def _next_second(self) -> datetime:
         return _T0 + timedelta(seconds=len(self.journal))
 
@@ -153,6 +162,7 @@ _ROUTES = (
     ("POST", r"/jobs/([^/]+)/(cancel|pause|resume)", "_command"),
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
+    ("POST", r"/fake/([^/]+)/burst/(\d+)", "_burst"),
     ("GET", "/events", "_events"),
     ("GET", "/models", "_models"),
     ("GET", "/status", "_status"),

@@ -110,7 +110,13 @@ async def _wait(engine: FakeEngine, player: Player, after: int, seconds: float) 
 
 async def _serve(port: int, secret: str, speed: float, slots: int) -> None:
     engine = FakeEngine(secret=secret, clock=lambda: datetime.now(UTC))
-    config = uvicorn.Config(application(engine, Player(engine, speed=speed, slots=slots)), port=port, lifespan="off", log_level="warning")
+    config = uvicorn.Config(
+        application(engine, Player(engine, speed=speed, slots=slots)),
+        port=port,
+        lifespan="off",
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+    )
     await uvicorn.Server(config).serve()
 
 

@@ -105,9 +105,34 @@ def test_a_refused_job_names_its_fields(world: World) -> None:
     assert body["param"] in ("rollout.group_size", "lora.rank")
 
 
-def test_broken_json_is_a_clear_error(world: World) -> None:
-    answer = world.api(world.bob).post(f"{V1}/jobs/", "{broken", content_type="application/json")
-    assert "JSON" in error(answer, 400)["message"]
+BODIES = [
+    (b"{broken", 400, "JSON"),
+    (b"\xff", 400, "JSON"),
+    (b'{"name": NaN}', 400, "JSON"),
+    (b'{"name": "\\ud800"}', 400, "JSON"),
+    (b'{"name": "a\\u0000b"}', 400, "NUL"),
+    (b"[" * 100_000 + b"]" * 100_000, 400, "deep"),
+    (b'"' + b"x" * (1 << 20) + b'"', 413, "1,048,576"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "word"), BODIES, ids=range(len(BODIES)))
+@pytest.mark.parametrize("path", ["/jobs/", "/rewards/"])
+def test_a_broken_body_is_a_clear_error(world: World, path: str, body: bytes, status: int, word: str) -> None:
+    answer = world.api(world.bob).post(V1 + path, body, content_type="application/json")
+    assert word in error(answer, status)["message"]
+
+
+@pytest.mark.parametrize("body", [[], 7, None, "text", {"name": {}}, {"name": "x", "grader": [[[]]]}])
+def test_a_reward_of_the_wrong_shape_is_refused(world: World, body: Any) -> None:
+    import json
+
+    error(world.api(world.bob).post(f"{V1}/rewards/", json.dumps(body), content_type="application/json"), 400)
+
+
+def test_a_nul_in_the_address_is_refused(world: World) -> None:
+    assert world.api(world.bob).get(f"{V1}/jobs/%00/").status_code == 400
+    assert world.client(world.bob).get("/jobs/?q=%00").status_code == 400
 
 
 def test_a_broken_file_names_its_line(world: World) -> None:

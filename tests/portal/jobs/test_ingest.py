@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import OperationalError
 
-from portal.gateway import AsyncGateway
+from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import ingest, lifecycle
-from portal.jobs.ingest import BadStream, CursorMoved, Ingester, Page
+from portal.jobs.ingest import BadStream, CursorMoved, Ingester, LostRace, Page
 from portal.jobs.live import events_after
 from portal.jobs.models import EngineCursor, Job, JobEvent, JobSubmission, State
 from tests.portal.fake_engine import FakeEngine
@@ -46,7 +46,7 @@ def job(world: World, engine: FakeEngine, pulls: Pulls) -> Job:
     """Accepted by the engine; its first event is not pulled yet."""
     job = world.job()
     engine.jobs[job.public_id] = job.submission.body
-    engine.emit(job.public_id, "accepted", **job.submission.body)
+    engine.emit(job.public_id, "accepted", submission=job.submission.body)
     return job
 
 
@@ -212,7 +212,18 @@ def test_an_engine_that_comes_back_goes_on_at_its_cursor(pulls: Pulls, job: Job,
     assert EngineCursor.objects.get(current=True).offset == 1
 
 
-async def test_the_ingester_waits_out_an_engine_that_is_down(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+FAILURES = [
+    EngineDown("gone"),
+    EngineRefused(404, "no"),
+    BadStream("odd"),
+    CursorMoved("late"),
+    LostRace("late"),
+    OperationalError("locked"),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+async def test_the_ingester_outlives_every_failure_that_may_pass(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -220,14 +231,19 @@ async def test_the_ingester_waits_out_an_engine_that_is_down(engine: FakeEngine,
         if len(pauses) == 7:
             raise asyncio.CancelledError
 
+    async def fail() -> int:
+        raise failure
+
     monkeypatch.setattr(ingest.asyncio, "sleep", sleep)
-    monkeypatch.setattr(ingest, "current_cursor", lambda: EngineCursor())
-    engine.down = True
-
-    async def announce(group: str, seq: int) -> None:
-        raise AssertionError("nothing to announce")
-
-    gateway = AsyncGateway("http://engine", engine.secret, engine.transport())
+    monkeypatch.setattr(ingest, "close_old_connections", lambda: None)
+    ingester = Ingester(gateway=None, announce=None, clock=lambda: NOW)
+    monkeypatch.setattr(ingester, "pull", fail)
     with pytest.raises(asyncio.CancelledError):
-        await Ingester(gateway=gateway, announce=announce, clock=lambda: NOW + timedelta(), wait_seconds=0).run()
+        await ingester.run()
     assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
+
+
+async def test_an_engine_that_is_down_is_reported_as_down(engine: FakeEngine) -> None:
+    engine.down = True
+    with pytest.raises(EngineDown):
+        await AsyncGateway("http://engine", engine.secret, engine.transport()).events(0, 0, 10)

@@ -22,6 +22,8 @@ BAD = [
     ({"type": "string_check", "reference": "{{answer}}"}, "grader.reference"),
     ({"type": "string_check", "reference": "{{item.answer"}, "grader.reference"),
     ({"type": "string_check", "input": "{{sample.output_json}}"}, "grader.input"),
+    ({"type": "string_check", "reference": "a\x00b"}, "grader.reference"),
+    ({"type": "string_check", "name": "a\x00b"}, "grader.name"),
 ]
 
 
