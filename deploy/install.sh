@@ -61,7 +61,8 @@ case "$purpose" in
 esac
 venv="${VENV:-.venv}"
 lock="deploy/locks/$target.txt"
-stamp="$venv/.stamps/$target-$(cat "$lock" deploy/install.sh | sha256sum | cut -c1-16)"
+# The folder belongs to it: a checkout that was moved must not import from where it was.
+stamp="$venv/.stamps/$target-$( (cat "$lock" deploy/install.sh; pwd) | sha256sum | cut -c1-16)"
 [ -e "$stamp" ] && exit 0
 
 log="var/log/install.log"

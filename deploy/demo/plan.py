@@ -48,7 +48,7 @@ def _arithmetic(model: str, learning_rate: float) -> list[Order]:
         "rollout": {"prompts_per_step": 16, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8, "temperature": 1.0},
         "lora": {"rank": 16, "alpha": 32},
         "train": {"steps": 30, "learning_rate": learning_rate},
-        "eval": {"every": 10, "max_rows": 192},
+        "eval": {"every": 2, "max_rows": 96},
         "seed": 7,
     }
     return [

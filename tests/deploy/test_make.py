@@ -103,7 +103,7 @@ def test_on_a_cuda_machine_the_tests_get_an_environment_of_their_own(checkout: P
 
 def test_when_nothing_changed_it_asks_nobody_anything(checkout: Path, tmp_path: Path):
     path = commands(tmp_path / "bin")
-    script = "cat deploy/locks/engine-cpu.txt deploy/install.sh | sha256sum | cut -c1-16"
+    script = "(cat deploy/locks/engine-cpu.txt deploy/install.sh; pwd) | sha256sum | cut -c1-16"
     digest = subprocess.run(["bash", "-c", script], cwd=checkout, capture_output=True, text=True, check=True).stdout.strip()
     stamp = checkout / ".venv" / ".stamps" / f"engine-cpu-{digest}"
     stamp.parent.mkdir(parents=True)
