@@ -53,6 +53,11 @@ class EngineClient:
         answer.raise_for_status()
         return answer.content
 
+    async def rollouts(self, job: str, version: int, *, offset: int = 0, limit: int = 1000) -> dict[str, Any]:
+        """A page of what ``job`` sampled from ``version``."""
+        parameters = {"version": version, "offset": offset, "limit": limit}
+        return _checked(await self._http.get(f"/jobs/{job}/rollouts", params=parameters))
+
     async def events(self, after: int, *, wait_seconds: float = WAIT_SECONDS, limit: int = 1000) -> dict[str, Any]:
         return _checked(await self._http.get("/events", params={"after": after, "wait": wait_seconds, "limit": limit}))
 
