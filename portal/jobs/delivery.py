@@ -9,6 +9,7 @@ from django.db.models import F, Q
 
 from portal import gateway
 from portal.jobs import lifecycle
+from portal.jobs.announce import announce
 from portal.jobs.models import OPEN_STATES, JobCommand, JobSubmission, State
 
 log = structlog.get_logger(__name__)
@@ -76,6 +77,7 @@ def _submit(submission: JobSubmission, now: datetime) -> str:
         log.error("submission_refused", job=job.public_id, status=refused.status, problems=refused.problems, reason=str(refused))
         if job.state == State.SUBMITTED:
             lifecycle.refuse(job, refused.problems or [("spec", str(refused))], now)
+            announce(job)
         return str(refused)
     return ""
 

@@ -64,7 +64,7 @@ class Page:
 
 @dataclass(kw_only=True)
 class Ingester:
-    """``announce(group, seq)`` is awaited after each commit; ``clock`` gives now."""
+    """``announce(group, seq)`` is awaited after each commit and must not raise; ``clock`` gives now."""
 
     gateway: AsyncGateway
     announce: Callable[[str, int], Awaitable[None]]
@@ -95,20 +95,15 @@ class Ingester:
         answer = await self.gateway.events(cursor.offset, self.wait_seconds, PAGE)
         page = Page.parse(answer)
         if page.engine != cursor.engine:
-            await sync_to_async(change_engine)(page.engine, page.epoch, self.clock())
+            for group, seq in (await sync_to_async(change_engine)(page.engine, page.epoch, self.clock())).items():
+                await self.announce(group, seq)
             return 0  # the answer was to another journal's cursor
         if page.last < cursor.offset:
             raise BadStream(f"the journal of {page.engine} went back from {cursor.offset} to {page.last}: was it restored from a backup?")
         reached = await sync_to_async(store)(page, cursor.offset, self.clock())
         for group, seq in reached.items():
-            await self._announce(group, seq)
-        return len(page.events)
-
-    async def _announce(self, group: str, seq: int) -> None:
-        try:
             await self.announce(group, seq)
-        except Exception:  # whatever the channel layer's server does: sockets read the rows at their next ping
-            log.warning("announcement_lost", group=group, seq=seq, exc_info=True)
+        return len(page.events)
 
     async def _pause(self, event: str, error: Exception) -> None:
         seconds = BACKOFF_SECONDS[min(self.failures, len(BACKOFF_SECONDS) - 1)]
@@ -123,19 +118,20 @@ def current_cursor() -> EngineCursor:
     return EngineCursor.objects.filter(current=True).first() or EngineCursor()
 
 
-def change_engine(engine: str, epoch: int, now: datetime) -> None:
+def change_engine(engine: str, epoch: int, now: datetime) -> dict[str, int]:
     """Another journal answers: its cursor (at 0 when it is new) becomes the current one, and open jobs of the old one end."""
     with transaction.atomic():
         EngineCursor.objects.exclude(engine=engine).update(current=False)
         EngineCursor.objects.update_or_create(engine=engine, defaults={"current": True, "epoch": epoch, "updated_at": now})
-        lost = Job.objects.filter(state__in=OPEN_STATES).exclude(engine__in=("", engine))
-        for job in lost.select_for_update():
+        lost = list(Job.objects.select_for_update().filter(state__in=OPEN_STATES).exclude(engine__in=("", engine)))
+        for job in lost:
             lifecycle.orphan(job, now)
             log.error("job_orphaned", job=job.public_id, engine=job.engine, new_engine=engine)
         # Sent to the old engine, but not heard of from there: the sweeper sends them again, which is idempotent.
         JobSubmission.objects.filter(job__state=State.SUBMITTED).update(answered_at=None)
     log.warning("engine_changed", engine=engine, epoch=epoch)
     catalog.refresh(now)
+    return {job.group: job.last_seq for job in lost}
 
 
 def store(page: Page, after: int, now: datetime) -> dict[str, int]:

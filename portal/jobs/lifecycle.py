@@ -15,8 +15,9 @@ from datetime import datetime
 from typing import Any
 
 import structlog
+from django.db import transaction
 
-from portal.jobs.models import OPEN_STATES, Job, State
+from portal.jobs.models import OPEN_STATES, Job, JobEvent, State
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ class LostRace(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """An engine event, or what the portal itself found out (``refused``, ``orphaned``); those have seq 0."""
+    """An engine event, or an ending that the portal itself found out."""
 
     kind: str
     at: datetime
@@ -134,9 +135,14 @@ def orphan(job: Job, now: datetime) -> None:
 
 
 def _end_here(job: Job, *, reason: str, attribution: str, now: datetime) -> None:
+    """An ending that only the portal knows of. It is an event like any other, so every reader of the history learns of it."""
     before = View.of(job)
-    fact = Fact(kind="ended", at=now, data={"state": State.FAILED, "reason": reason, "attribution": attribution})
-    write(job, before, advance(before, fact))
+    data = {"state": State.FAILED, "reason": reason, "attribution": attribution, "version": before.version, "source": "portal"}
+    figures = dict.fromkeys(("ttfs_seconds", "tpts_seconds", "completion_seconds"))
+    fact = Fact(kind="ended", at=now, data={**data, **figures}, seq=before.last_seq + 1)
+    with transaction.atomic():
+        write(job, before, advance(before, fact))
+        JobEvent.objects.create(tenant_id=job.tenant_id, job=job, seq=fact.seq, kind=fact.kind, at=now, data=fact.data)
 
 
 def _ended(view: View, fact: Fact) -> View:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from portal.jobs import actions, delivery
+from portal.jobs.live import events_after
 from portal.jobs.models import Job, JobSubmission, State
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import NOW, World
@@ -81,6 +82,7 @@ def test_a_job_that_the_engine_refuses_fails_with_the_reason(job: Job, engine: F
     job.refresh_from_db()
     assert (job.state, job.attribution) == (State.FAILED, "user")
     assert "lora.rank" in job.state_reason
+    assert [event["kind"] for event in events_after(job, 0)] == ["ended"]
     delivery.sweep(LATER)
     assert len(calls(engine, "PUT")) == 1
 

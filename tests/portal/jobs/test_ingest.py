@@ -8,6 +8,7 @@ from django.db import OperationalError
 
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import ingest, lifecycle
+from portal.jobs.announce import announce_group
 from portal.jobs.ingest import BadStream, CursorMoved, Ingester, LostRace, Page
 from portal.jobs.live import events_after
 from portal.jobs.models import EngineCursor, Job, JobEvent, JobSubmission, State
@@ -21,6 +22,7 @@ class Pulls:
     def __init__(self, engine: FakeEngine):
         self.engine = engine
         self.announced: list[tuple[str, int]] = []
+        self.announce = self._announce
 
     async def _announce(self, group: str, seq: int) -> None:
         self.announced.append((group, seq))
@@ -28,7 +30,7 @@ class Pulls:
     def pull(self, times: int = 1) -> int:
         async def run() -> int:
             gateway = AsyncGateway("http://engine", self.engine.secret, self.engine.transport())
-            puller = Ingester(gateway=gateway, announce=self._announce, clock=lambda: NOW, wait_seconds=0)
+            puller = Ingester(gateway=gateway, announce=self.announce, clock=lambda: NOW, wait_seconds=0)
             return sum([await puller.pull() for _ in range(times)])
 
         return async_to_sync(run)()
@@ -104,13 +106,12 @@ def test_a_crash_before_the_commit_leaves_no_row_and_no_move(pulls: Pulls, job: 
     assert (seqs(job), EngineCursor.objects.get().offset) == ([1], 1)
 
 
-def test_a_lost_announcement_loses_no_event(pulls: Pulls, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(group: str, seq: int) -> None:
-        raise ConnectionError("no channel layer")
-
-    monkeypatch.setattr(pulls, "_announce", fail)
+def test_a_lost_announcement_loses_no_event(pulls: Pulls, job: Job, settings, caplog: pytest.LogCaptureFixture) -> None:
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": ["unix:///no"]}}}
+    pulls.announce = announce_group
     pulls.pull()
     assert seqs(job) == [1]
+    assert "announcement_lost" in caplog.text
 
 
 def test_a_long_history_comes_page_by_page(pulls: Pulls, job: Job, engine: FakeEngine) -> None:
@@ -191,7 +192,8 @@ def test_jobs_of_a_replaced_engine_end_with_the_reason(pulls: Pulls, job: Job, e
     job.refresh_from_db()
     assert (job.state, job.attribution) == (State.FAILED, "platform")
     assert "new" in job.state_reason
-    assert seqs(job) == [1]
+    assert [event["kind"] for event in events_after(job, 0)] == ["accepted", "ended"]
+    assert pulls.announced[-1] == (f"job.{job.public_id}", 2)
 
 
 def test_a_job_that_the_old_engine_never_reported_is_sent_to_the_new_one(pulls: Pulls, world: World, engine: FakeEngine) -> None:

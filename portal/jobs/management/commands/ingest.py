@@ -5,10 +5,10 @@ import signal
 from typing import Any
 
 import structlog
-from channels.layers import get_channel_layer
 from django.core.management.base import BaseCommand
 
 from portal.gateway import async_engine
+from portal.jobs.announce import announce_group
 from portal.jobs.ingest import Ingester
 
 log = structlog.get_logger(__name__)
@@ -22,13 +22,8 @@ class Command(BaseCommand):
 
 
 async def _serve() -> None:
-    layer = get_channel_layer()
     gateway = async_engine()
-
-    async def announce(group: str, seq: int) -> None:
-        await layer.group_send(group, {"type": "job.events", "seq": seq})
-
-    task = asyncio.create_task(Ingester(gateway=gateway, announce=announce).run())
+    task = asyncio.create_task(Ingester(gateway=gateway, announce=announce_group).run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
