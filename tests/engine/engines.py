@@ -19,7 +19,7 @@ from engine import settings as engine_settings
 from engine.blobs import BlobStore
 from engine.client import EngineClient
 from engine.follow import JobView
-from engine.runtime import run_file
+from engine.runtime import reaper, run_file
 from engine.runtime.child import EngineChild
 from engine.settings import EngineSettings
 from engine.spec import Submission
@@ -110,9 +110,11 @@ def running_engine(
         child = EngineChild(settings, module=module, **(environment or {}))
         runner.run(child.__aenter__())
         try:
+            tag = run_file.read(settings)["tag"]
             yield TestEngine(settings, child, runner)
         finally:
             runner.run(child.stop())
+        assert wait_until(lambda: reaper.tagged(tag) == []), f"the engine left processes {reaper.tagged(tag)}"
 
 
 def wait_until(true: Callable[[], bool], *, seconds: float = 20.0) -> bool:
