@@ -76,6 +76,10 @@ def _field(knob: Knob) -> forms.Field:
     common: dict[str, Any] = {"label": knob.label, "help_text": knob.help, "initial": knob.default, "required": False}
     if knob.kind == "choices":
         return forms.MultipleChoiceField(choices=[(c, c) for c in knob.choices], widget=forms.CheckboxSelectMultiple, **common)
+    if knob.kind == "boolean":
+        return forms.BooleanField(**common)
+    if knob.kind == "string" and not knob.choices:
+        return forms.CharField(**common)
     if knob.choices:
         return forms.ChoiceField(choices=[(c, c) for c in knob.choices], **common)
     # Limits are told to the browser and checked by the door: the form has no second opinion.

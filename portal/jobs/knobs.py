@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.spec import LORA_TARGETS, JobSpec
 
+KINDS = ("integer", "number", "string", "boolean", "choices")
 SECTIONS = ("rollout", "train", "lora", "eval")
 # Shown at once; all others are folded away.
 BASIC = (
@@ -47,13 +48,14 @@ _WORDS = {
     "eval.every": ("Evaluate every", "In versions. 0 measures only the first and the last version."),
     "eval.max_rows": ("Evaluation rows", "At most so many held-out rows per evaluation."),
     "eval.temperature": ("Evaluation temperature", "0 takes the likeliest token each time."),
+    "rollout.ignore_eos": ("Always sample to the limit", "The end token ends nothing. For benchmarks only."),
     "seed": ("Seed", "The order of prompts and all sampling follow from it."),
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Knob:
-    """One field of the spec. ``kind``: integer | number | string | choices; limits are the schema's, None where it has none."""
+    """One field of the spec. ``kind``: one of ``KINDS``; limits are the schema's, None where it has none."""
 
     path: str
     label: str
@@ -70,7 +72,7 @@ class Knob:
 
 
 def knobs() -> list[Knob]:
-    """Every field a person may set, basic ones first in reading order. Constants and references are left out."""
+    """Every field a person may set, basic ones first in reading order."""
     found = {knob.path: knob for knob in _walk(JobSpec.model_json_schema())}
     return [found[path] for path in BASIC] + [knob for path, knob in found.items() if path not in BASIC]
 
@@ -79,15 +81,18 @@ def _walk(schema: dict[str, Any]) -> Iterator[Knob]:
     for section in SECTIONS:
         definition = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]
         for name, field in definition["properties"].items():
-            if "const" not in field:
-                yield _knob(f"{section}.{name}", field)
-    yield _knob("seed", schema["properties"]["seed"])
+            yield from _knob(f"{section}.{name}", field)
+    yield from _knob("seed", schema["properties"]["seed"])
 
 
-def _knob(path: str, field: dict[str, Any]) -> Knob:
+def _knob(path: str, field: dict[str, Any]) -> Iterator[Knob]:
+    """The knob of one field, or nothing for what is no single value: constants, and objects, which stay with the API."""
+    field = {**field, **next((kind for kind in field.get("anyOf", ()) if "type" in kind and kind["type"] != "null"), {})}
+    kind = "choices" if field.get("type") == "array" else field.get("type")
+    if kind not in KINDS or "const" in field:
+        return
     label, text = _WORDS.get(path, (field["title"].capitalize(), field.get("description", "")))
-    choices = tuple(field.get("enum", ())) or (LORA_TARGETS if field["type"] == "array" else ())
-    kind = "choices" if field["type"] == "array" else field["type"]
+    choices = tuple(field.get("enum", ())) or (LORA_TARGETS if kind == "choices" else ())
     minimum = field.get("minimum", field.get("exclusiveMinimum"))
     maximum = field.get("maximum", field.get("exclusiveMaximum"))
-    return Knob(path=path, label=label, help=text, kind=kind, default=field["default"], minimum=minimum, maximum=maximum, choices=choices)
+    yield Knob(path=path, label=label, help=text, kind=kind, default=field["default"], minimum=minimum, maximum=maximum, choices=choices)

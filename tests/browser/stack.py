@@ -57,8 +57,8 @@ class Stack:
             ),
             "web": (python, "-m", "uvicorn", "portal.asgi:application", "--port", str(port), "--lifespan", "off", "--log-level", "info"),
             "worker": (
-                *(python, "-m", "celery", "-A", "portal", "worker", "--beat", "--schedule", str(state / "beat")),
-                *("--concurrency", "1", "--loglevel", "INFO", "--without-mingle", "--without-gossip"),
+                *(python, "-m", "celery", "-A", "portal", "worker", "--concurrency", "1"),
+                *("--loglevel", "INFO", "--without-mingle", "--without-gossip"),
             ),
             "ingester": (python, "manage.py", "ingest"),
         }

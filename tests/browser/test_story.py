@@ -29,7 +29,7 @@ def test_from_sign_up_to_an_adapter(visit: Callable[..., Page], watch: Watch) ->
     watch.allow("/datasets/new/")  # the refused upload
     page = visit("/accounts/signup/", anonymous=True)
     sign_up(page, "newcomer@example.org")
-    page.click("text=Upload a dataset")
+    page.get_by_role("link", name="Upload a dataset").click()
 
     upload(page, "broken.jsonl", b'{"prompt": "1+1=", "answer": "2"}\n{"prompt": }\n')
     expect(page.locator(".report tbody tr")).to_have_count(1)
@@ -40,13 +40,13 @@ def test_from_sign_up_to_an_adapter(visit: Callable[..., Page], watch: Watch) ->
     expect(page.locator("h1")).to_have_text("sums")
 
     page.click(".brand")
-    page.click("text=Create a reward")
+    page.get_by_role("link", name="Create a reward").click()
     page.fill("input[name=name]", "Right sum")
     expect(page.locator("#example-reference")).to_have_text("1")
     page.click("button:has-text('Create reward')")
 
     page.click(".brand")
-    page.click("text=Start a job")
+    page.get_by_role("link", name="Start a job").click()
     page.fill("input[name='train.steps']", "8")
     page.click("button:has-text('Start job')")
     expect(page.locator("#run-state")).to_have_text("succeeded", timeout=PATIENCE_MS)
