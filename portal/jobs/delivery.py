@@ -20,13 +20,16 @@ MAX_CALLS = 4
 
 
 def deliver(job_pk: int, now: datetime) -> bool:
-    """Send what is due for this job. False when the engine is down: all stays due."""
-    if not _lease(job_pk, now):
-        return True
-    try:
-        return _send_due(job_pk, now)
-    finally:
-        JobSubmission.objects.filter(job_id=job_pk).update(leased_until=None)
+    """Send what is due for this job, also what became due meanwhile. False when the engine is down: the rest stays due."""
+    while lease := _lease(job_pk, now):
+        try:
+            if not _send_due(job_pk, now):
+                return False
+        finally:
+            JobSubmission.objects.filter(job_id=job_pk, leased_until=lease).update(leased_until=None)
+        if not _is_due(job_pk):  # a wish that came while we held the lease was not sent by its own task
+            return True
+    return True
 
 
 def sweep(now: datetime) -> int:
@@ -40,9 +43,16 @@ def sweep(now: datetime) -> int:
     return len(due)
 
 
-def _lease(job_pk: int, now: datetime) -> bool:
+def _lease(job_pk: int, now: datetime) -> datetime | None:
+    """Until when this caller alone sends for the job; None while another one does."""
     free = Q(leased_until=None) | Q(leased_until__lt=now)
-    return bool(JobSubmission.objects.filter(free, job_id=job_pk).update(leased_until=now + LEASE))
+    until = now + LEASE
+    return until if JobSubmission.objects.filter(free, job_id=job_pk).update(leased_until=until) else None
+
+
+def _is_due(job_pk: int) -> bool:
+    waiting = JobCommand.objects.filter(job_id=job_pk, answered_at=None)
+    return waiting.exists() or JobSubmission.objects.filter(job_id=job_pk, answered_at=None).exists()
 
 
 def _send_due(job_pk: int, now: datetime) -> bool:

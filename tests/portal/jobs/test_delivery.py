@@ -118,6 +118,25 @@ def test_one_carrier_at_a_time(job: Job, engine: FakeEngine) -> None:
     assert calls(engine, "PUT") == []
 
 
+def test_a_wish_that_comes_while_another_is_sent_goes_out_too(
+    job: Job, world: World, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own task found the lease taken and left."""
+    submit = delivery._submit
+
+    def slow(submission: JobSubmission, now: object) -> str:
+        answer = submit(submission, now)
+        monkeypatch.setattr(delivery, "_send_due", send_due)
+        actions.cancel_job(world.sums, world.bob, job, NOW)
+        return answer
+
+    send_due = delivery._send_due
+    first_only = lambda pk, now: delivery._send(JobSubmission.objects.select_related("job").get(job_id=pk), now, slow)  # noqa: E731
+    monkeypatch.setattr(delivery, "_send_due", first_only)
+    delivery.deliver(job.pk, NOW)
+    assert [e["kind"] for e in engine.journal] == ["accepted", "stop_requested"]
+
+
 def test_a_dead_carriers_lease_runs_out(job: Job, engine: FakeEngine) -> None:
     JobSubmission.objects.update(leased_until=NOW - timedelta(seconds=1))
     delivery.deliver(job.pk, NOW)
