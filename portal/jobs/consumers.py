@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary
 
 import structlog
 from channels.db import database_sync_to_async
@@ -16,7 +17,8 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from portal.jobs.live import MAX_EVENTS, events_after
+from portal.jobs.feed import Feed
+from portal.jobs.live import events_after
 from portal.jobs.models import Job
 
 log = structlog.get_logger(__name__)
@@ -79,9 +81,9 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
             await self.close(1011)
 
     async def _send_rows(self) -> None:
-        while rows := await self._rows():
-            self.last = rows[-1]["seq"]
-            await self.send_json({"type": "events", "events": rows, "last": self.last})
+        while found := await _feed().after(self.job.pk, self.last):
+            message, self.last = found
+            await self.send(text_data=message)
 
     async def _idle(self) -> bool:
         """Wait for a wake-up; True when none came for ``ping_seconds``."""
@@ -94,10 +96,6 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         return False
 
     @database_sync_to_async
-    def _rows(self) -> list[dict[str, Any]]:
-        return events_after(self.job, self.last, MAX_EVENTS)
-
-    @database_sync_to_async
     def _visible_job(self) -> Job | None:
         """The job, if this person may see it now: active, a member of its tenant, and with a session that was not ended."""
         user, session = self.scope["user"], self.scope["session"]
@@ -105,6 +103,17 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
             return None
         public_id = self.scope["url_route"]["kwargs"]["public_id"]
         return Job.objects.filter(public_id=public_id, tenant__memberships__user=user, tenant__memberships__user__is_active=True).first()
+
+
+_feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
+
+
+def _feed() -> Feed:
+    """This loop's reader, shared by all its sockets."""
+    loop = asyncio.get_running_loop()
+    if loop not in _feeds:
+        _feeds[loop] = Feed(database_sync_to_async(events_after))
+    return _feeds[loop]
 
 
 def _cursor(query: bytes) -> int | None:
