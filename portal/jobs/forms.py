@@ -52,7 +52,7 @@ class JobForm(forms.Form):
     def refuse(self, problems: Sequence[tuple[str, str]]) -> None:
         """Put each of the door's problems beside the field that it is about."""
         for path, message in problems:
-            self.add_error(self._home_of(path, message), message)
+            self.add_error(self._home_of(path, message), message.replace("Input should be", "Must be", 1))
 
     def _home_of(self, path: str, message: str) -> str | None:
         if path.startswith("grader"):

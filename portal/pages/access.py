@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from tenants.access import Forbidden
 
@@ -17,7 +17,7 @@ def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse
     """Logged in and in an organisation. An action's ``Forbidden`` becomes the 403 page with its sentence."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def open_to_members(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.tenant is None:
             raise PermissionDenied("You belong to no organisation. Ask an owner of one to invite you.")
         try:
@@ -25,7 +25,24 @@ def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse
         except Forbidden as error:
             raise PermissionDenied(str(error)) from error
 
-    return login_required(guarded)
+    return _signed_in(login_required(open_to_members))
+
+
+def _signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A page is sent to the login. A script is told so instead: it would take the login page for its answer."""
+
+    @wraps(view)
+    def told(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.user.is_authenticated:
+            return view(request, *args, **kwargs)
+        if request.headers.get("HX-Request"):
+            return HttpResponse(status=204, headers={"HX-Refresh": "true"})
+        if wants_json(request):
+            error = {"message": "You are signed out. Sign in again.", "type": "authentication", "param": None, "code": "signed_out"}
+            return JsonResponse({"error": error}, status=401)
+        return view(request, *args, **kwargs)
+
+    return told
 
 
 def wants_json(request: HttpRequest) -> bool:

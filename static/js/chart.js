@@ -79,7 +79,7 @@ export class Chart {
       cursor: {
         sync: { key: CROSSHAIR.key, setSeries: false },
         drag: { x: false, y: false },
-        points: { size: 7, width: 2, stroke: colour("--surface"), fill: (_, i) => this.#stroke(this.spec.series[i - 1]) },
+        points: { size: (_, i) => (this.spec.series[i - 1].kind === "bars" ? 0 : 7), width: 2, stroke: colour("--surface"), fill: (_, i) => this.#stroke(this.spec.series[i - 1]) },
         y: false,
       },
       hooks: { setCursor: [(plot) => this.#follow(plot.cursor.idx)] },
@@ -117,13 +117,13 @@ export class Chart {
   }
 
   #follow(index) {
-    if (index === null || index === undefined || !this.points[index]) return this.#describe();
-    this.at = index;
-    this.#describe(this.points[index]);
+    this.at = index ?? null;
+    this.#describe();
   }
 
-  #describe(point = this.points.at(-1)) {
-    if (!point) return;
+  /** Tells of the point under the crosshair, or of the last one. */
+  #describe() {
+    const point = this.points[this.at] ?? this.points.at(-1);
     const told = this.spec.columns.map((column) => ({ ...column, text: column.text(point) }));
     const line = (columns) => columns.map(({ label, text }) => `${label} ${text}`.trim()).join(" · ");
     write(this.readout, line(told.filter(({ key, quiet }) => !key && !quiet)));
@@ -147,7 +147,6 @@ export class Chart {
   }
 
   #point(index) {
-    this.at = index;
     if (!this.plot) return;
     if (index === null) return this.plot.setCursor({ left: -10, top: -10 });
     this.plot.setCursor({ left: this.plot.valToPos(this.points[index].x, "x"), top: 10 });

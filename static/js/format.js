@@ -25,7 +25,7 @@ export const length = (x) => (known(x) && x < 100 ? x.toFixed(1) : count(x));
 export const count = (x) => (known(x) ? Math.round(x).toLocaleString("en") : DASH);
 
 export function percent(x) {
-  if (!known(x)) return DASH;
+  if (!Number.isFinite(x)) return DASH;
   if (x > 0 && x < 0.001) return "< 0.1 %";
   return `${(100 * x).toFixed(x > 0 && x < 0.0995 ? 1 : 0)} %`;
 }

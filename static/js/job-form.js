@@ -1,12 +1,13 @@
 // The job form: presets fill fields in, and what the job asks for is computed beside it as one types. The server checks everything again.
 import { $, write } from "./dom.js";
-import { bytes, count } from "./format.js";
+import { bytes, count as number } from "./format.js";
 
 const form = $("#job-form");
 
 if (form) {
   const models = JSON.parse($("#models-data").textContent);
   const presets = JSON.parse($("#presets-data").textContent);
+  const count = (x) => (x > 0 ? number(x) : "–");
   const value = (name) => Number(form.elements[name].value);
 
   const estimate = () => {
@@ -21,7 +22,12 @@ if (form) {
   };
 
   function showKv(model, tokens, context) {
-    if (!model) return;
+    if (!model || !(tokens > 0)) {
+      write("#estimate-kv", "–");
+      write("#estimate-note", "");
+      $("#estimate-bar").value = 0;
+      return;
+    }
     const needed = tokens * model.kv_bytes_per_token;
     const share = needed / model.kv_budget_bytes;
     write("#estimate-kv", `${bytes(needed)} of ${bytes(model.kv_budget_bytes)}`);

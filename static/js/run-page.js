@@ -8,6 +8,7 @@ import { Tables } from "./run-tables.js";
 import { showHead } from "./run-view.js";
 
 const page = JSON.parse($("#run-data").textContent);
+const title = document.title;
 const charts = makeCharts(document);
 const tables = new Tables(page.adapter_url);
 let state = initial({ steps: page.steps, submittedAt: page.submitted_at, state: page.state });
@@ -20,15 +21,20 @@ function draw() {
   showHead(state);
   drawCharts(charts, state);
   tables.show(state);
-  document.body.dataset.seq = state.seq;
+  document.title = `${state.version}/${state.stepsPlanned} ${title}`;
   if (state.ended) connection?.stop();
 }
 
 function take(events) {
   const { state: next, gap } = absorb(state, events);
-  if (next !== state && !drawing) drawing = requestAnimationFrame(draw);
-  state = next;
+  become(next);
   if (gap) catchUp();
+}
+
+/** A hidden page draws no frames: it is brought up to date once a second, so that its title stays true. */
+function become(next) {
+  if (next !== state && !drawing) drawing = document.hidden ? setTimeout(draw, 1000) : requestAnimationFrame(draw);
+  state = next;
 }
 
 /** Fetches what lies beyond `seq`, page by page, until nothing is left. One at a time: events that the socket brings meanwhile are merged by seq. */
@@ -52,9 +58,7 @@ async function fetchRest() {
 }
 
 function settle(job) {
-  const next = overrule(state, job);
-  if (next !== state && !drawing) drawing = requestAnimationFrame(draw);
-  state = next;
+  become(overrule(state, job));
 }
 
 function failed(error) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.portal import fake_script
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import NOW, World, jsonl
 
+ROOT = Path(__file__).resolve().parents[3]
 OWN_PAGES = (
     "/",
     "/jobs/",
@@ -44,6 +47,19 @@ def play(job: Job, steps: int) -> None:
 def test_anonymous_people_are_sent_to_the_login(world: World, client: Any, path: str) -> None:
     answer = client.get(path)
     assert (answer.status_code, answer.headers["Location"]) == (302, f"/accounts/login/?next={path}")
+
+
+def test_a_script_of_somebody_signed_out_is_told_so_instead(world: World, client: Any) -> None:
+    job = world.job()
+    events = client.get(f"/jobs/{job.public_id}/events/", headers={"Accept": "application/json"})
+    assert (events.status_code, events.json()["error"]["code"]) == (401, "signed_out")
+    assert client.get("/jobs/", headers={"HX-Request": "true"}).headers["HX-Refresh"] == "true"
+
+
+@pytest.mark.parametrize("views", sorted(ROOT.glob("portal/*/views.py")), ids=lambda path: path.parent.name)
+def test_no_view_asks_past_the_tenant(views: Path) -> None:
+    """Tenancy is a relation: ``request.tenant.jobs``, never ``Job.objects``."""
+    assert re.findall(r"\b(?:Job|JobEvent|Dataset|Reward|ApiToken)\.objects\.(?!none)", views.read_text()) == []
 
 
 @pytest.mark.parametrize("path", OWN_PAGES)
