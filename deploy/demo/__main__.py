@@ -20,7 +20,7 @@ from rich.table import Table
 
 from deploy.demo import logins
 from deploy.demo.client import Refused, Tenant
-from deploy.demo.follow import JobView
+from deploy.demo.follow import Followed
 from deploy.demo.plan import Order, orders
 from deploy.demo.report import all_succeeded, report
 from deploy.demo.screen import Screen
@@ -86,7 +86,7 @@ async def _train(
     tenants = [Tenant(chosen.url, token, order) for token, order in zip(tokens, wanted, strict=True)]
     try:
         before = await _sampler(chosen)
-        views = [JobView(order=tenant.order) for tenant in tenants]
+        views = [Followed(order=tenant.order) for tenant in tenants]
         for view, job in zip(views, await asyncio.gather(*(tenant.start_job() for tenant in tenants)), strict=True):
             view.job = job
         await _follow(tenants, views, console, chosen.url)
@@ -100,7 +100,7 @@ async def _train(
     return all_succeeded(views)
 
 
-async def _follow(tenants: Sequence[Tenant], views: Sequence[JobView], console: Console, url: str) -> None:
+async def _follow(tenants: Sequence[Tenant], views: Sequence[Followed], console: Console, url: str) -> None:
     with Screen(console, views, url) as screen:
         async with asyncio.timeout(JOBS_SECONDS):
             while not all(view.done for view in views):
@@ -109,7 +109,7 @@ async def _follow(tenants: Sequence[Tenant], views: Sequence[JobView], console: 
                 await asyncio.sleep(POLL_SECONDS)
 
 
-async def _update(tenant: Tenant, view: JobView) -> None:
+async def _update(tenant: Tenant, view: Followed) -> None:
     try:
         view.take(await tenant.events(view.last_seq))
     except httpx.TransportError as error:

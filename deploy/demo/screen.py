@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from deploy.demo.follow import JobView
+from deploy.demo.follow import Followed
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LINE_SECONDS = 10.0
@@ -20,7 +20,7 @@ LINE_SECONDS = 10.0
 class Screen:
     """``with Screen(…) as screen: screen.show()`` after each change."""
 
-    def __init__(self, console: Console, views: Sequence[JobView], url: str, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, console: Console, views: Sequence[Followed], url: str, clock: Callable[[], float] = time.monotonic):
         self._console = console
         self._views = views
         self._url = url
@@ -49,19 +49,11 @@ class Screen:
         for heading in ("tenant", "task", "step", "", "reward", "", "held-out", "phase", "ETA"):
             table.add_column(heading, no_wrap=True)
         for view in self._views:
-            step = f"{len(view.steps)}/{view.wanted_steps}"
-            bar = ProgressBar(total=view.wanted_steps, completed=len(view.steps), width=16)
-            table.add_row(
-                view.order.tenant,
-                view.order.task,
-                step,
-                bar,
-                _last(view),
-                sparkline(view.rewards, 24),
-                _heldout(view),
-                _phase(view),
-                _eta(view),
-            )
+            facts = view.facts
+            step = f"{facts.step}/{facts.steps}"
+            bar = ProgressBar(total=facts.steps, completed=facts.step, width=16)
+            curve = sparkline(facts.rewards, 24)
+            table.add_row(facts.tenant, facts.task, step, bar, facts.reward_text, curve, _heldout(view), _phase(view), facts.left_text)
         return Group(table, Text(f"live at {self._url}", style="dim"))
 
 
@@ -71,26 +63,18 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(BLOCKS[round(min(max(value, 0.0), 1.0) * top)] for value in values[-width:])
 
 
-def _line(view: JobView) -> str:
-    facts = (f"{view.order.tenant}: {view.order.task}", f"step {len(view.steps)}/{view.wanted_steps}", f"reward {_last(view)}", view.phase)
-    return ", ".join((*facts, f"ETA {_eta(view)}", *([view.reason] if view.reason else [])))
+def _line(view: Followed) -> str:
+    facts = view.facts
+    said = (f"{facts.tenant}: {facts.task}", f"step {facts.step}/{facts.steps}", f"reward {facts.reward_text}", facts.phase)
+    return ", ".join((*said, f"ETA {facts.left_text}", *([view.reason] if view.reason else [])))
 
 
-def _last(view: JobView) -> str:
-    return f"{view.rewards[-1]:.2f}" if view.rewards else "–"
+def _heldout(view: Followed) -> str:
+    versions = sorted(view.facts.heldout)
+    shown = versions if len(versions) < 2 else (versions[0], versions[-1])
+    return " → ".join(f"{view.facts.heldout[version]:.2f}" for version in shown) or "–"
 
 
-def _heldout(view: JobView) -> str:
-    return " → ".join(f"{view.heldout[version]:.2f}" for version in sorted(view.heldout)[:: max(1, len(view.heldout) - 1)]) or "–"
-
-
-def _phase(view: JobView) -> Text:
-    style = {"ended": "green" if view.state == "succeeded" else "red", "rollout": "cyan", "training": "magenta"}.get(view.phase, "")
-    return Text(view.state if view.ending else view.phase, style=style)
-
-
-def _eta(view: JobView) -> str:
-    if view.ending:
-        return "done"
-    seconds = view.eta_seconds()
-    return "–" if seconds is None else f"{seconds:.0f} s"
+def _phase(view: Followed) -> Text:
+    style = {"succeeded": "green", "failed": "red", "rollout": "cyan", "training": "magenta"}.get(view.facts.phase, "")
+    return Text(view.facts.phase, style=style)

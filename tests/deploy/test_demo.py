@@ -9,7 +9,7 @@ import pytest
 
 from deploy.demo import logins, plan, screen
 from deploy.demo.client import Refused, Tenant
-from deploy.demo.follow import JobView
+from deploy.demo.follow import Followed
 from deploy.demo.report import all_succeeded, report
 from engine.models.tasks import split_of
 from engine.spec import parse_job
@@ -31,8 +31,8 @@ def event(seq: int, kind: str, **data: Any) -> dict[str, Any]:
     return {"seq": seq, "kind": kind, "at": f"2026-01-01T00:00:{seq:02}+00:00", "data": data}
 
 
-def finished(*rewards: float, start: float = 0.0, state: str = "succeeded") -> JobView:
-    view = JobView(order=ORDER, job=f"job-{start}")
+def finished(*rewards: float, start: float = 0.0, state: str = "succeeded") -> Followed:
+    view = Followed(order=ORDER, job=f"job-{start}")
     steps = [event(number, "step", **step(number, reward, start=start + 2 * number)) for number, reward in enumerate(rewards, 1)]
     last = len(steps)
     ending = event(last + 2, "ended", state=state, reason="", ttfs_seconds=1.23456, tpts_seconds=0.5, completion_seconds=9.0)
@@ -56,6 +56,12 @@ def test_three_tenants_train_different_tasks_long_enough_to_show_something():
     assert all(order.spec["rollout"]["prompts_per_step"] * order.spec["rollout"]["group_size"] >= 64 for order in orders)
 
 
+def test_the_first_and_the_last_three_steps_see_the_same_prompts():
+    for order in plan.orders("tiny-math", None):
+        train_rows = order.rows - round(order.rows * plan.EVAL_SHARE)
+        assert train_rows == 3 * order.spec["rollout"]["prompts_per_step"]
+
+
 def test_the_control_run_differs_in_the_learning_rate_only():
     usual, control = (plan.orders("tiny-math", rate)[0].spec for rate in (None, 0.0))
     assert control["train"].pop("learning_rate") == 0 != usual["train"].pop("learning_rate")
@@ -72,33 +78,27 @@ def test_no_prompt_of_a_dataset_comes_twice():
 
 
 def test_a_view_says_where_its_job_is():
-    view = JobView(order=ORDER)
+    view = Followed(order=ORDER)
     view.take([event(1, "waiting", reason="the KV budget is full", position=2)])
-    assert (view.phase, view.reason, view.last_seq) == ("waiting", "the KV budget is full", 1)
+    assert (view.facts.phase, view.reason, view.last_seq) == ("waiting", "the KV budget is full", 1)
 
 
 def test_the_reason_for_waiting_goes_away_with_the_waiting():
-    view = JobView(order=ORDER)
+    view = Followed(order=ORDER)
     view.take([event(1, "waiting", reason="the KV budget is full"), event(2, "admitted")])
-    assert (view.state, view.reason) == ("running", "")
+    assert view.reason == ""
 
 
 def test_events_of_kinds_it_does_not_know_are_counted_and_ignored():
-    view = JobView(order=ORDER)
+    view = Followed(order=ORDER)
     view.take([event(1, "invented_later", x=1)])
-    assert (view.last_seq, view.phase) == (1, "submitted")
-
-
-def test_the_eta_is_the_usual_gap_times_the_steps_left():
-    view = JobView(order=ORDER)
-    view.take([event(seq, "step", **step(seq, 0.5, start=0)) for seq in (1, 3, 5)])
-    assert view.eta_seconds() == 2.0 * (view.wanted_steps - 3)
+    assert (view.last_seq, view.facts.phase) == (1, "submitted")
 
 
 def test_a_succeeded_job_is_done_only_when_its_last_evaluation_is_in():
     view = finished(0.1, 0.2)
     assert not view.done
-    view.take([event(9, "eval", version=view.wanted_steps, reward_mean=0.9)])
+    view.take([event(9, "eval", version=view.facts.steps, reward_mean=0.9)])
     assert view.done
 
 
