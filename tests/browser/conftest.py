@@ -52,11 +52,15 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def signed_in(stack: Stack, alice: Person, chromium: Browser) -> Any:
-    """Alice's cookies."""
-    context = chromium.new_context()
+    return sign_in(chromium, stack, alice)
+
+
+def sign_in(browser: Browser, stack: Stack, person: Person) -> Any:
+    """The person's cookies, got by the login page."""
+    context = browser.new_context()
     page = context.new_page()
     page.goto(f"{stack.url}/accounts/login/")
-    page.fill("input[name=login]", alice.email)
+    page.fill("input[name=login]", person.email)
     page.fill("input[name=password]", PASSWORD)
     page.click("button:has-text('Sign in')")
     page.wait_for_url(f"{stack.url}/")

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.contrib.messages import constants
 from django.templatetags.static import static
 from django.utils import timezone
@@ -31,6 +32,12 @@ def modules(*names: str) -> SafeString:
     """Module scripts by their file names under static/js; without names those of the frame."""
     paths = [f"js/{name}.js" for name in names] or SCRIPTS
     return format_html_join("\n", '<script type="module" src="{}"></script>', ((static(path),) for path in paths))
+
+
+@register.simple_tag
+def mail_is_filed() -> bool:
+    """Whether mail is written to a folder instead of sent: embedded, nobody must wait for a mail that never comes."""
+    return settings.EMAIL_BACKEND.endswith("filebased.EmailBackend")
 
 
 @register.filter

@@ -1,0 +1,63 @@
+"""``python -m tests.browser.screenshots DIR``: every page, wide and narrow, light and dark, over a stack of its own. For looking."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.browser.conftest import CHROMIUM, FLAGS, sign_in
+from tests.browser.people import Person, seed
+from tests.browser.stack import Stack, free_port
+from tests.browser.test_every_page import OPEN, OWN, settled
+
+WIDTHS = {"wide": 1440, "narrow": 390}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as state:
+        stack = Stack(Path(state), port=free_port(), engine_port=free_port())
+        try:
+            take_all(stack.start(), folder)
+        finally:
+            stack.stop()
+            shutil.rmtree(stack.runtime, ignore_errors=True)
+
+
+def take_all(stack: Stack, folder: Path) -> None:
+    alice = seed(stack, "alice@example.org", "Alice's lab")
+    ids = {"job": alice.job(steps=6), "dataset": alice.dataset(), "reward": alice.reward()}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=next(filter(None, map(shutil.which, CHROMIUM))), args=list(FLAGS))
+        for width in WIDTHS:
+            for theme in ("light", "dark"):
+                take(browser, stack, alice, ids, folder, width, theme)
+
+
+def take(browser: Browser, stack: Stack, alice: Person, ids: dict[str, str], folder: Path, width: str, theme: str) -> None:
+    size = {"width": WIDTHS[width], "height": 900}
+    anonymous = browser.new_context(base_url=stack.url, viewport=size, color_scheme=theme, reduced_motion="reduce")
+    own = browser.new_context(
+        base_url=stack.url, viewport=size, color_scheme=theme, reduced_motion="reduce", storage_state=sign_in(browser, stack, alice)
+    )
+    for context, paths in ((anonymous, OPEN), (own, OWN)):
+        page = context.new_page()
+        for path in paths:
+            page.goto(path.format(**ids))
+            settled(page, path).screenshot(path=folder / f"{_name(path)}-{width}-{theme}.png", full_page=True)
+        context.close()
+
+
+def _name(path: str) -> str:
+    return path.strip("/").translate(str.maketrans("/?=", "---", "{}")) or "home"
+
+
+if __name__ == "__main__":
+    main()
