@@ -85,7 +85,10 @@ class RolloutSummary(_Data):
 
 
 class StepData(_Data):
-    """One committed training step. ``version`` is the version that this step committed (1-based: the first step commits 1)."""
+    """One committed training step. ``version`` is the version that this step committed (1-based: the first step commits 1).
+
+    A figure is None where it was not a finite number (a step skipped as "nonfinite"): broken must look broken, not zero.
+    """
 
     step: int
     version: int

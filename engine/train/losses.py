@@ -59,6 +59,6 @@ def grpo_loss(
     free_BT, bounded_BT = ratio_BT * advantages_B1, clipped_ratio_BT * advantages_B1
     importance_BT = importance_weights(old_logprobs_BT, sampler_logprobs_BT, importance_cap)
     token_loss_BT = -torch.minimum(free_BT, bounded_BT) * importance_BT * weights_BT
-    loss = torch.where(mask_BT.bool(), token_loss_BT, 0.0).sum()
+    loss = (token_loss_BT * mask_BT).sum()
     clipped_BT = ((bounded_BT < free_BT).to(mask_BT.dtype) * mask_BT).detach()
     return LossTerms(loss=loss, clipped_BT=clipped_BT)

@@ -36,7 +36,7 @@ def test_a_learning_rate_of_zero_leaves_every_bit_but_moves_the_moments():
 
     values_P = torch.tensor([1.5, -0.0, 3e-9])
     before = values_P.numpy().tobytes()
-    state = train(values_P, [torch.ones(3)], learning_rate=0.0, weight_decay=0.1)
+    state = train(values_P, [-torch.ones(3)], learning_rate=0.0, weight_decay=0.1)
     assert values_P.numpy().tobytes() == before
     assert state.updates == 1
-    assert state.mean_P.tolist() == pytest.approx([0.1] * 3)
+    assert state.mean_P.tolist() == pytest.approx([-0.1] * 3)
