@@ -38,12 +38,17 @@ def serve(settings: EngineSettings, *, factories: Factories | None = None, repor
     """Run the engine until SIGTERM or SIGINT. Exit code: 0 after a signal, 1 when it could not start or Ray died."""
     settings.make_dirs()
     process.log_beside_stdout(settings.log_dir / "engine-launcher.log")
-    launcher = Launcher(settings, factories or Factories(), report)
     try:
-        return asyncio.run(launcher.run())
+        with run_file.only_one(settings):
+            return _run(Launcher(settings, factories or Factories(), report))
     except StartFailed as error:
         report(failed=str(error))
         return 1
+
+
+def _run(launcher: Launcher) -> int:
+    try:
+        return asyncio.run(launcher.run())
     finally:
         launcher.stop()
 

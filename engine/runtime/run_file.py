@@ -1,18 +1,34 @@
-"""Which processes belong to the engine that runs on this state folder: for measuring, and for whoever looks after it."""
+"""One engine per state folder, and which processes belong to it: for measuring, and for whoever looks after it."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from engine.runtime import reaper
+from engine.runtime.readiness import StartFailed
 from engine.settings import EngineSettings
 
 
 def path(settings: EngineSettings) -> Path:
     return settings.runtime_dir / "engine.json"
+
+
+@contextmanager
+def only_one(settings: EngineSettings) -> Iterator[None]:
+    """Hold the state folder; the kernel lets go of it when this process dies. Raises ``StartFailed`` while another engine holds it."""
+    with open(settings.engine_dir / "launcher.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = (read(settings) or {}).get("pid", "unknown")
+            raise StartFailed(f"an engine (process {other}) already runs on {settings.state}; stop it, or set MARLAAS_STATE") from None
+        yield
 
 
 def write(settings: EngineSettings, tag: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from engine.runtime import reaper, run_file
+from engine.runtime.child import EngineChild
+from engine.runtime.readiness import StartFailed
 from tests.engine.engines import TestEngine, running_engine, wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
@@ -70,6 +73,22 @@ def test_a_new_manager_takes_a_new_epoch(engine):
     wait_until(lambda: bool(engine.processes("ray::ManagerActor")))
 
     assert engine.run(engine.until_healthy())["epoch"] > before
+
+
+def test_a_second_engine_on_the_same_folder_is_refused_and_harms_nothing(engine):
+    second = EngineChild(engine.settings, module=MODULE)
+
+    with pytest.raises(StartFailed, match="already runs on"):
+        engine.run(second.__aenter__())
+
+    assert engine.run(engine.until_healthy())["ok"]
+
+
+def test_a_taken_port_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(StartFailed, match=f"{url} cannot be served"), running_engine(tmp_path, module=MODULE, engine_url=url):
+            pass
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
