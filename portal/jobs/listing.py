@@ -1,19 +1,20 @@
-"""Jobs as lists show them: with what each is doing now and its last rewards. Three queries for any number of rows."""
+"""Jobs as lists show them: with what each is doing now and its last rewards. One query for all rows, bounded however long a job has run."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Window
-from django.db.models.functions import RowNumber
+from django.db.models import F
 
-from portal.jobs.models import Job, JobEvent
+from portal.jobs.models import Job, JobEvent, State
 
 SPARK_POINTS = 40
+# Only the newest events of each job are read: a step makes about four, so these hold the last rewards and the phase.
+EVENTS_READ = 300
+_REWARD = "data__rollout__reward_mean"
 # What the page calls the time after an event of this kind.
 _PHASES = {
     "accepted": "accepted",
@@ -45,44 +46,29 @@ class Row:
 
 def rows(jobs: Iterable[Job]) -> list[Row]:
     jobs = list(jobs)
-    steps = _last_steps([job.pk for job in jobs])
-    phases = _phases([job.pk for job in jobs if job.is_open])
-    return [_row(job, steps[job.pk], phases.get(job.pk, "")) for job in jobs]
+    newest = _newest([job.pk for job in jobs])
+    return [_row(job, newest[job.pk]) for job in jobs]
 
 
-def _row(job: Job, steps: list[tuple[datetime, float]], phase: str) -> Row:
-    return Row(
-        job=job,
-        rewards=[reward for _, reward in steps],
-        phase=phase if job.state != "paused" else "",
-        seconds_left=_seconds_left(job, steps),
-    )
+def _row(job: Job, events: list[dict[str, Any]]) -> Row:
+    """``events``: the job's newest, oldest first."""
+    steps = [event for event in events if isinstance(event[_REWARD], int | float)][-SPARK_POINTS:]
+    phase = _PHASES[events[-1]["kind"]] if events and job.is_open and job.state != State.PAUSED else ""
+    return Row(job=job, rewards=[step[_REWARD] for step in steps], phase=phase, seconds_left=_seconds_left(job, steps))
 
 
-def _seconds_left(job: Job, steps: list[tuple[datetime, float]]) -> float | None:
+def _seconds_left(job: Job, steps: list[dict[str, Any]]) -> float | None:
     recent = steps[-9:]
-    if job.state != "running" or len(recent) < 2:
+    if job.state != State.RUNNING or len(recent) < 2:
         return None
-    pace = (recent[-1][0] - recent[0][0]).total_seconds() / (len(recent) - 1)
+    pace = (recent[-1]["at"] - recent[0]["at"]).total_seconds() / (len(recent) - 1)
     return pace * (job.steps - job.version)
 
 
-def _last_steps(ids: list[int]) -> dict[int, list[tuple[datetime, float]]]:
-    """Per job the (time, mean reward) of its last steps, oldest first."""
-    found: dict[int, list[tuple[datetime, float]]] = defaultdict(list)
-    for event in _newest(ids, SPARK_POINTS, kind="step"):
-        reward = event["data"].get("rollout", {}).get("reward_mean")
-        if isinstance(reward, int | float):
-            found[event["job_id"]].append((event["at"], reward))
+def _newest(ids: list[int]) -> dict[int, list[dict[str, Any]]]:
+    """Per job its newest events that tell of a phase, with the reward where they are steps."""
+    wanted = JobEvent.objects.filter(job_id__in=ids, kind__in=list(_PHASES), seq__gt=F("job__last_seq") - EVENTS_READ)
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for event in wanted.order_by("job_id", "seq").values("job_id", "kind", "at", _REWARD):
+        found[event["job_id"]].append(event)
     return found
-
-
-def _phases(ids: list[int]) -> dict[int, str]:
-    return {event["job_id"]: _PHASES[event["kind"]] for event in _newest(ids, 1, kind__in=list(_PHASES))}
-
-
-def _newest(ids: list[int], limit: int, **which: Any) -> Iterable[dict[str, Any]]:
-    """The ``limit`` newest events of each job, oldest first."""
-    place = Window(RowNumber(), partition_by=F("job_id"), order_by=F("seq").desc())
-    events = JobEvent.objects.filter(job_id__in=ids, **which).annotate(place=place).filter(place__lte=limit)
-    return events.order_by("job_id", "seq").values("job_id", "seq", "kind", "at", "data")
