@@ -6,6 +6,8 @@
 
 Each load has an id of its own that is never used again: vLLM was seen serving cached tokens of OLD weights under a reused one.
 After each load a probe compares a few log-probabilities with the base model's: an adapter whose names vLLM ignores would serve the base.
+
+Importing this module imports vLLM, so the device profile's ``vllm_env`` must stand in the environment before that.
 """
 
 from __future__ import annotations
@@ -17,9 +19,19 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from vllm import SamplingParams
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.lora.request import LoRARequest
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from engine.device import DeviceProfile
 from engine.ports import AdapterRef, LoadRefused, PortError, SamplerDied, Snapshot
@@ -59,7 +71,7 @@ class SamplerConfig:
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Loaded:
     ref: AdapterRef
-    request: Any  # vllm's LoRARequest
+    request: LoRARequest
     folder: Path
     users: int = 0
     unwanted: bool = False
@@ -72,7 +84,7 @@ class _Loaded:
 class VllmSampler:
     """Implements ``sampling.Sampler``. Every method may raise ``SamplerDied``, after which ``died`` is set and nothing works any more."""
 
-    def __init__(self, config: SamplerConfig, engine: Any, counters: Counters):
+    def __init__(self, config: SamplerConfig, engine: AsyncLLM, counters: Counters):
         self._config, self._engine, self._counters = config, engine, counters
         self._loaded: dict[tuple[str, str, int], _Loaded] = {}
         self._loading: dict[tuple[str, str, int], asyncio.Task[_Loaded]] = {}
@@ -85,10 +97,7 @@ class VllmSampler:
 
     @classmethod
     async def start(cls, config: SamplerConfig) -> VllmSampler:
-        """Start vLLM (many seconds) and sample the base model's probe. ``profile.vllm_env`` must already be in the environment."""
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
-
+        """Start vLLM (many seconds) and sample the base model's probe."""
         config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         counters_path = config.folder / f"counters-{os.getpid()}"
         counters_path.unlink(missing_ok=True)
@@ -165,8 +174,6 @@ class VllmSampler:
         self._proven_names.add(facts.names)
 
     async def _add(self, ref: AdapterRef, files: Snapshot) -> _Loaded:
-        from vllm.lora.request import LoRARequest
-
         lora_id = next(self._lora_ids)
         folder = self._config.folder / f"adapter-{lora_id}"
         await asyncio.to_thread(_write, folder, files)
@@ -207,9 +214,7 @@ class VllmSampler:
                 await self._drop_if_idle(loaded)
         return _sampled(output)
 
-    async def _generate(self, prompt_ids: list[int], params: Any, loaded: _Loaded | None, priority: int) -> Any:
-        from vllm.v1.engine.exceptions import EngineDeadError
-
+    async def _generate(self, prompt_ids: list[int], params: SamplingParams, loaded: _Loaded | None, priority: int) -> RequestOutput:
         prompt = {"type": "token", "prompt_token_ids": prompt_ids, "cache_salt": loaded.salt if loaded else "base"}
         stream = self._engine.generate(
             prompt, params, str(next(self._request_ids)), lora_request=loaded.request if loaded else None, priority=priority
@@ -223,8 +228,6 @@ class VllmSampler:
 
     async def _probe(self, loaded: _Loaded | None) -> dict[int, float]:
         """Log-probabilities of the likeliest next tokens on a fixed prompt, by token id."""
-        from vllm import SamplingParams
-
         params = SamplingParams(max_tokens=1, temperature=0.0, logprobs=PROBE_LOGPROBS, detokenize=False)
         prompt_ids = [(7 * i + 3) % self._config.vocabulary for i in range(PROBE_TOKENS)]
         async with self._call("probe"):
@@ -248,8 +251,6 @@ class VllmSampler:
 
     @asynccontextmanager
     async def _call(self, what: str) -> AsyncIterator[None]:
-        from vllm.v1.engine.exceptions import EngineDeadError
-
         try:
             async with asyncio.timeout(self._config.call_seconds):
                 yield
@@ -291,15 +292,12 @@ def _lora_width(rank: int) -> int:
     return next(width for width in (1, 8, 16, 32, 64, 128, 256, 320, 512) if width >= rank)
 
 
-def _sampling_params(params: SampleParams) -> Any:
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
+@lru_cache(maxsize=256)
+def _unseeded(max_tokens: int, temperature: float, ignore_eos: bool) -> SamplingParams:
     return SamplingParams(
-        max_tokens=params.max_new_tokens,
-        temperature=params.temperature,
-        seed=params.seed if params.temperature else None,
-        ignore_eos=params.ignore_eos,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        ignore_eos=ignore_eos,
         logprobs=0,
         flat_logprobs=True,
         detokenize=False,
@@ -308,7 +306,15 @@ def _sampling_params(params: SampleParams) -> Any:
     )
 
 
-def _sampled(output: Any) -> Sampled:
+def _sampling_params(params: SampleParams) -> SamplingParams:
+    # Building and checking them costs as much as sending the request; a copy does not.
+    seeded = copy(_unseeded(params.max_new_tokens, params.temperature, params.ignore_eos))
+    if params.temperature:
+        seeded.seed = params.seed
+    return seeded
+
+
+def _sampled(output: RequestOutput) -> Sampled:
     completion = output.outputs[0]
     if completion.finish_reason not in ("stop", "length"):
         raise PortError(f"a completion ended with {completion.finish_reason}")
