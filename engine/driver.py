@@ -16,7 +16,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 from engine.clock import Timeline
-from engine.core.messages import Abort, Admit, Command, Fact, Hold, Release, StartEval, StartRollout, StartTrain, Stopped, Submitted
+from engine.core.messages import (
+    Abort,
+    Admit,
+    Command,
+    Fact,
+    Hold,
+    Release,
+    StartEval,
+    StartRollout,
+    StartTrain,
+    Stopped,
+    Submitted,
+    TrainFailed,
+)
 from engine.core.scheduler import Scheduler
 from engine.epoch import StaleEpoch
 from engine.event_log import EventLog
@@ -66,7 +79,7 @@ class Driver:
         self._obey: dict[type[Command], Callable[[Any], None]] = {
             Admit: self._admit,
             StartRollout: lambda command: self.spawn(command.job, "rollout", partial(self.work.rollout, command)),
-            StartTrain: lambda command: self.spawn(command.job, "train", partial(self.work.train, command)),
+            StartTrain: self._start_train,
             StartEval: self._start_eval,
             Abort: self._abort,
             Hold: self._hold,
@@ -113,9 +126,12 @@ class Driver:
 
     # Tasks and calls
 
-    def spawn(self, job: str, name: str, work: Work) -> asyncio.Task[None]:
-        """Run ``work()`` for ``job`` as its task ``name``, replacing one of that name that has ended."""
-        task = asyncio.create_task(self._guarded(job, work), name=f"{job}:{name}")
+    def spawn(self, job: str, name: str, work: Work, *, broke: Callable[[str], Fact] | None = None) -> asyncio.Task[None]:
+        """Run ``work()`` for ``job`` as its task ``name``, replacing one of that name that has ended.
+
+        An exception of it ends the job; ``broke(reason)`` is then told as well, where the scheduler waits for an answer.
+        """
+        task = asyncio.create_task(self._guarded(job, work, broke), name=f"{job}:{name}")
         self._tasks.setdefault(job, {})[name] = task
         task.add_done_callback(lambda done: self._forget(job, name, done))
         return task
@@ -149,7 +165,7 @@ class Driver:
             self._dead = True
             self._on_fatal(error)
 
-    async def _guarded(self, job: str, work: Work) -> None:
+    async def _guarded(self, job: str, work: Work, broke: Callable[[str], Fact] | None) -> None:
         try:
             await work()
         except asyncio.CancelledError:
@@ -158,8 +174,11 @@ class Driver:
             self.die(error)
         except Exception as error:
             logger.exception("job %s ends by an error of the engine itself", job)
+            reason = f"internal error: {type(error).__name__}: {error}"
             if self.history.jobs[job].ended is None:
-                self.fail_job(job, f"internal error: {type(error).__name__}: {error}", "platform")
+                self.fail_job(job, reason, "platform")
+            if broke is not None:
+                self.tell(broke(reason))
         except BaseException as error:
             self.die(error)
 
@@ -175,6 +194,15 @@ class Driver:
     def _admit(self, command: Admit) -> None:
         place = self.scheduler.admission
         self.say(command.job, "admitted", {"slots_used": len(place.slots), "kv_reserved_bytes": place.kv.reserved_bytes})
+
+    def _start_train(self, command: StartTrain) -> None:
+        """Whatever becomes of it, the scheduler hears of its end: a trainer slot that nobody gives back would stop every tenant."""
+        numbers = {"job": command.job, "version": command.version, "attempt": command.attempt}
+
+        def broke(reason: str) -> Fact:
+            return TrainFailed(at=self.timeline.monotonic(), reason=reason, attribution="platform", **numbers)
+
+        self.spawn(command.job, "train", partial(self.work.train, command), broke=broke)
 
     def _start_eval(self, command: StartEval) -> None:
         self.work.adapters.pin(command.job, command.version)

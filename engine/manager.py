@@ -135,8 +135,9 @@ class Manager:
     async def _restore(self) -> None:
         jobs = list(self._history.jobs.values())
         await self._work.adapters.clear(jobs, self._model.job_slots)
-        # Closed while they come back, so that who had a place takes it again before anybody new.
-        self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode="paused"))
+        # Closed while they come back, so that who had a place takes it again before anybody new; a draining engine stays draining.
+        closed = "drain" if self._history.admission == "drain" else "paused"
+        self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode=closed))
         for job in jobs:
             if job.deleted:
                 await asyncio.to_thread(self._store.delete, job.job)

@@ -229,11 +229,6 @@ class Work:
         dataset = job.spec.dataset
         return self._datasets.rows(dataset.eval, eval_rows(dataset.eval_rows, job.spec.eval.max_rows))
 
-    def _unpin(self, job: str, version: int) -> None:
-        self._pinned.get(job, set()).discard(version)
-        if not self._pinned.get(job):
-            self._pinned.pop(job, None)
-
     # Answers
 
     async def _call(self, answer: Awaitable[Answer], request: RolloutRequest | EvalRequest | TrainRequest, what: str) -> Answer:

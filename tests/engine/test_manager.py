@@ -7,6 +7,7 @@ import pytest
 from engine.driver import Deadlines
 from engine.errors import Conflict, Invalid, NotFound
 from engine.ports import PortError
+from engine.work import Work
 from tests.engine.world import World, policy
 
 pytestmark = pytest.mark.asyncio
@@ -330,6 +331,19 @@ async def test_a_poisoned_job_fails_alone(world):
     ended = await world.ended("job_a", "job_b")
     assert (ended["job_a"]["state"], ended["job_a"]["attribution"]) == ("failed", "platform")
     assert "poison" in ended["job_a"]["reason"]
+    assert ended["job_b"]["state"] == "succeeded"
+
+
+async def test_an_error_after_the_commit_gives_the_trainer_back(world, monkeypatch):
+    def broken(self, job, step):
+        if job == "job_a":
+            raise RuntimeError("broken after the commit")
+
+    monkeypatch.setattr(Work, "_warn_of_skipped", broken)
+    await world.submit("job_a", steps=3)
+    await world.submit("job_b", steps=3)
+    ended = await world.ended("job_a", "job_b")
+    assert (ended["job_a"]["state"], ended["job_a"]["attribution"]) == ("failed", "platform")
     assert ended["job_b"]["state"] == "succeeded"
 
 

@@ -287,3 +287,20 @@ async def test_a_second_manager_may_use_an_epoch_claimed_for_it(tmp_path):
     manager = await world.open(epoch=epoch, deadlines=Deadlines())
     assert await manager.health() == {"ok": True, "epoch": epoch.number}
     await manager.stop()
+
+
+async def test_a_draining_engine_that_restarts_starts_nothing(tmp_path):
+    world = World(tmp_path)
+    await world.open()
+    gate = world.script.gate("rollout", "job_a", 0)
+    await world.submit("job_a", steps=2)
+    await world.called("rollout", "job_a")
+    await world.manager.set_admission("drain")
+    await world.manager.stop()
+    gate.set()
+    manager = await world.open()
+    assert (await manager.status())["admission"] == "drain"
+    assert [job["phase"] for job in (await manager.status())["jobs"]] == ["waiting"]
+    await manager.set_admission("open")
+    assert (await world.ended("job_a"))["job_a"]["state"] == "succeeded"
+    await manager.stop()
