@@ -33,7 +33,8 @@ def _engine(settings: Settings) -> Service:
         title="Engine (Ray, vLLM, trainer)",
         command=(settings.python, "-m", "engine", "serve"),
         log=_log(settings, "engine"),
-        environment=settings.environment,
+        # Ray gives its workers a niceness of 15, which would put sampler and trainer behind the pages.
+        environment={"RAY_worker_niceness": "0", **settings.environment},
         probe=probes.http(f"{settings.engine_url}/healthz"),
         ready_seconds=ENGINE_READY_SECONDS,
         stop_seconds=30.0,
