@@ -27,13 +27,14 @@ export function follow({ url, after, onEvents, onPing, onStatus, random = Math.r
   }
 
   function receive(message) {
+    // Not on opening: a server that accepts and closes at once must not be asked ever faster.
+    failures = 0;
     heard();
     if (message.type === "events") onEvents(message.events);
     if (message.type === "ping") onPing(message.last);
   }
 
   function heard() {
-    failures = 0;
     onStatus({ kind: "live" });
     heardAt();
   }

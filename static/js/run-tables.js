@@ -39,7 +39,7 @@ export class Tables {
     const href = this.adapterUrl.replace("/0/", `/${step.version}/`);
     const facts = `reward ${number(step.rollout.reward_mean, 2)} · ${clock(step.at)}`;
     const name = el("div", { class: "grow" }, el("div", { class: "strong num" }, `Version ${step.version}`), el("div", { class: "tiny faint num" }, facts));
-    const link = el("a", { class: "button button-quiet button-small", href, download: true, "aria-label": `Download the adapter of version ${step.version}` }, icon("download"));
+    const link = el("a", { class: "button button-quiet button-small", href, "aria-label": `Download the adapter of version ${step.version}` }, icon("download"));
     return el("li", { class: "checkpoint", title: `sha256 ${step.adapter_sha256}` }, name, link);
   }
 }

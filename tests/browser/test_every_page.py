@@ -53,19 +53,28 @@ def settled(page: Page, path: str) -> Page:
     return page
 
 
+def violations(page: Page) -> list:
+    page.evaluate(AXE)
+    return page.evaluate("axe.run().then(({ violations }) => violations.map(v => [v.id, v.nodes.map(n => n.target.join(' '))]))")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("path", [*OPEN, *OWN])
 def test_axe_finds_nothing(visit: Callable[..., Page], ids: dict[str, str], path: str, dark: bool) -> None:
     page = settled(visit(path.format(**ids), anonymous=path in OPEN, dark=dark, bypass_csp=True), path)
-    page.evaluate(AXE)
-    found = page.evaluate("axe.run().then(({ violations }) => violations.map(v => [v.id, v.nodes.map(n => n.target.join(' '))]))")
-    assert found == []
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("path", [*OPEN, *OWN])
 def test_nothing_overflows_at_390_pixels(visit: Callable[..., Page], ids: dict[str, str], path: str) -> None:
     page = settled(visit(path.format(**ids), anonymous=path in OPEN, width=390), path)
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/", "/jobs/{job}/", "/settings/tokens/"])
+def test_axe_finds_nothing_on_a_phone(visit: Callable[..., Page], ids: dict[str, str], path: str) -> None:
+    page = settled(visit(path.format(**ids), width=390, bypass_csp=True), path)
+    assert violations(page) == []
 
 
 def test_canvas_colours_follow_the_theme(visit: Callable[..., Page], ids: dict[str, str]) -> None:
