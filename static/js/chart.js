@@ -109,11 +109,10 @@ export class Chart {
     return { ...base, points: { show: (plot) => plot.data[0].length < 3, size: 5, fill: stroke } };
   }
 
+  /** From version 0 on, with room for half a bar on both sides: charts above each other share their axis. */
   #xRange() {
-    const first = this.points[0].x;
     const last = this.points.at(-1).x;
-    const half = this.spec.series.some((series) => series.kind === "bars") ? 0.6 : 0.15;
-    return [Math.min(first, 1) - half, Math.max(last, this.xMax ?? last, first + 1) + half];
+    return [Math.min(this.points[0].x, 0) - 0.6, Math.max(last, this.xMax ?? last, 1) + 0.6];
   }
 
   #follow(index) {

@@ -2,6 +2,7 @@
 import { Chart } from "./chart.js";
 import { compact, duration, length, number, percent, tiny } from "./format.js";
 
+const LARGE_AXIS = 54;
 const STEP = { label: "step", text: (point) => String(point.x) };
 
 /** Chronological order inside a step; the stack is drawn in this order from the ground up. */
@@ -30,6 +31,7 @@ export function drawCharts(charts, state) {
 function rewardChart(figure) {
   const chart = new Chart(figure, {
     height: 280,
+    axisSize: LARGE_AXIS,
     series: [
       { label: "reward + std", kind: "edge" },
       { label: "reward − std", kind: "edge" },
@@ -74,7 +76,7 @@ function latencyChart(figure) {
   const layers = [...PHASES].reverse();
   const chart = new Chart(figure, {
     height: 240,
-    axisSize: 58,
+    axisSize: LARGE_AXIS,
     series: layers.map(([, label, token]) => ({ label, token, kind: "bars" })),
     range: (_, max) => [0, (max || 1) * 1.08],
     tick: (tick) => (tick < 60 ? `${compact(tick)} s` : duration(tick)),
