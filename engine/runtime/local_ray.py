@@ -103,10 +103,12 @@ class LocalRay:
 
 
 class JoinedRay:
-    """A cluster that somebody else runs (``RAY_ADDRESS``). Only our actors are ours to stop."""
+    """A cluster that somebody else runs (``RAY_ADDRESS``). Only our actors are ours to stop; its nodes must have this code installed."""
 
-    def __init__(self, address: str):
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+    def __init__(self, address: str, tag: str):
+        variables = {name: value for name, value in environment(tag).items() if not name.startswith("RAY_")}
+        runtime = {"env_vars": variables}
+        ray.init(address=address, namespace=NAMESPACE, runtime_env=runtime, log_to_driver=False, configure_logging=False)
 
     def process_ids(self) -> list[int]:
         return []
@@ -117,4 +119,4 @@ class JoinedRay:
 
 def start_or_join(settings: EngineSettings, tag: str) -> LocalRay | JoinedRay:
     address = os.environ.get("RAY_ADDRESS")
-    return JoinedRay(address) if address else LocalRay.start(settings, tag)
+    return JoinedRay(address, tag) if address else LocalRay.start(settings, tag)
