@@ -90,12 +90,13 @@ async def test_jobs_enter_the_queue_in_the_order_of_their_acceptance(world):
 
 
 async def test_a_job_waits_for_its_place_and_is_told_why_once(world):
-    gate = world.script.gate("rollout", "job_0")
+    gates = [world.script.gate("rollout", f"job_{n}", 0) for n in range(4)]
     for n in range(6):
         await world.submit(f"job_{n}")
-    await world.ended("job_1", "job_4", "job_5")
-    gate.set()
-    await world.ended("job_0")
+    await world.seen("job_5", "waiting")
+    for gate in gates:
+        gate.set()
+    await world.ended("job_4")
     assert [event.data["code"] for event in world.events("job_4", "waiting")] == ["slots"]
     assert world.kinds("job_4")[:3] == ["accepted", "waiting", "admitted"]
 
