@@ -55,14 +55,20 @@ function rewardChart(figure) {
 export function rewardPoints(state) {
   const byVersion = new Map();
   for (const step of state.steps) {
-    const { reward_mean: mean, reward_std: std, reward_min: min, reward_max: max } = step.rollout;
-    byVersion.set(step.version, { x: step.version, std, y: [Math.min(mean + std, max), Math.max(mean - std, min), mean, null] });
+    const { reward_mean: mean, reward_std: std } = step.rollout;
+    byVersion.set(step.version, { x: step.version, std, y: [...band(step.rollout), mean, null] });
   }
   for (const evaluation of state.evals) {
     const point = byVersion.get(evaluation.version) ?? { x: evaluation.version, std: null, y: [null, null, null, null] };
     byVersion.set(evaluation.version, { ...point, y: [...point.y.slice(0, 3), evaluation.reward_mean] });
   }
   return [...byVersion.values()].sort((a, b) => a.x - b.x);
+}
+
+/** Mean ± std, within what was really given out; nothing when no completion of the step could be graded. */
+function band({ reward_mean: mean, reward_std: std, reward_min: min, reward_max: max }) {
+  if (!Number.isFinite(mean) || !Number.isFinite(std)) return [null, null];
+  return [Math.min(mean + std, max ?? Infinity), Math.max(mean - std, min ?? -Infinity)];
 }
 
 function rewardRange(min, max) {

@@ -150,7 +150,9 @@ export function derive(state) {
   };
 }
 
-function mean(values) {
+/** Of those that are numbers: a step whose gradings all failed has no reward, and none is not 0. */
+function mean(given) {
+  const values = given.filter((value) => Number.isFinite(value));
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 

@@ -16,9 +16,14 @@ def event(seq: int, kind: str, **data: Any) -> dict[str, Any]:
     return {"seq": seq, "kind": kind, "at": AT.format(seq), "data": data}
 
 
-def step(seq: int, version: int, reward: float = 0.5) -> dict[str, Any]:
+def step(seq: int, version: int, reward: float | None = 0.5) -> dict[str, Any]:
     return event(
-        seq, "step", step=version, version=version, rollout={"reward_mean": reward}, tokens={"prefill": 1, "sampled": 2, "trained": 3}
+        seq,
+        "step",
+        step=version,
+        version=version,
+        rollout={"reward_mean": reward, "reward_std": reward and 0.0},
+        tokens={"prefill": 1, "sampled": 2, "trained": 3},
     )
 
 
@@ -33,6 +38,7 @@ def absorb(visit: Callable[..., Page]) -> Iterator[Callable[..., Any]]:
     def run(*batches: list[dict[str, Any]]) -> Any:
         return page.evaluate(
             """async (batches) => {
+              const { rewardPoints } = await import("/static/js/run-charts.js");
               const { absorb, derive, initial, overrule, phaseText } = await import("/static/js/run-state.js");
               let state = initial({ steps: 10 });
               const gaps = batches.map((batch) => {
@@ -41,7 +47,8 @@ def absorb(visit: Callable[..., Page]) -> Iterator[Callable[..., Any]]:
                 return answer.gap;
               });
               const settled = overrule(state, { state: "failed", state_reason: "refused", last_seq: 0, ended_at: null });
-              return { ...state, gaps, derived: derive(state), text: phaseText(state), settled: settled.state };
+              const shown = { derived: derive(state), text: phaseText(state), points: rewardPoints(state) };
+              return { ...state, ...shown, gaps, settled: settled.state };
             }""",
             list(batches),
         )
@@ -92,3 +99,9 @@ def test_pace_and_time_left_come_from_the_commits(absorb: Callable[..., Any]) ->
 
 def test_an_ending_without_an_event_is_taken_from_the_history(absorb: Callable[..., Any]) -> None:
     assert absorb([])["settled"] == "failed"
+
+
+def test_a_step_without_a_reward_is_no_zero(absorb: Callable[..., Any]) -> None:
+    state = absorb([ACCEPTED, step(2, 1, 0.8), step(3, 2, None)])
+    assert state["derived"]["rewardNow"] == 0.8
+    assert [point["y"] for point in state["points"]] == [[0.8, 0.8, 0.8, None], [None, None, None, None]]
