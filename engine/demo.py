@@ -24,9 +24,13 @@ from engine.settings import EngineSettings
 from engine.spec import Submission
 from engine.workload import dataset_of
 
-TASKS = ("add", "max", "reverse", "subtract")
 ROWS = 384
 EVAL_ROWS = 192
+
+ARITHMETIC = ("add", "max", "reverse", "subtract")
+WORDS = ("words",)
+SHORT_ANSWERS = {"prompts_per_step": 32, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8}
+SENTENCES = {"prompts_per_step": 4, "group_size": 8, "max_prompt_tokens": 160, "max_new_tokens": 24}
 REFRESH_PER_SECOND = 4
 
 
@@ -71,9 +75,10 @@ async def _submit(client: EngineClient, settings: EngineSettings, jobs: int, ste
     blobs = BlobStore(settings.blobs_dir)
     run = secrets.token_hex(3)
     cursor = await client.last_offset()
+    tasks = ARITHMETIC if settings.model == "tiny-math" else WORDS
     views = {}
     for number in range(jobs):
-        task = TASKS[number % len(TASKS)]
+        task = tasks[number % len(tasks)]
         job, tenant = f"demo-{run}-{number}", f"tenant-{number}"
         spec = _spec(settings.model, dataset_of(blobs, task, rows=ROWS, eval_rows=EVAL_ROWS, seed=number), steps, learning_rate)
         await client.submit(job, Submission(tenant=tenant, submitted_at=datetime.now(UTC), spec=spec))
@@ -85,8 +90,8 @@ def _spec(model: str, dataset: Any, steps: int, learning_rate: float) -> dict[st
     return {
         "base_model": model,
         "dataset": dataset,
-        "grader": {"type": "string_check"},
-        "rollout": {"prompts_per_step": 32, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8},
+        "grader": {"type": "string_check"} if model == "tiny-math" else {"type": "numeric"},
+        "rollout": SHORT_ANSWERS if model == "tiny-math" else SENTENCES,
         "lora": {"rank": 16, "alpha": 32},
         "train": {"steps": steps, "learning_rate": learning_rate},
         "eval": {"every": 0, "max_rows": EVAL_ROWS},

@@ -70,6 +70,11 @@ class EngineChild:
             self._on_stage(line.get("stage", ""))
         raise StartFailed(f"the engine ended while it started; see {self._settings.log_dir}")
 
+    async def ended(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        assert self._process is not None, "the engine has not been started"
+        return await self._process.wait()
+
     async def stop(self) -> int:
         """Its exit code."""
         assert self._process is not None, "the engine has not been started"

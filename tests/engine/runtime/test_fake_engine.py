@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from engine.runtime import reaper, run_file
-from engine.runtime.child import EngineChild
+from engine.runtime.child import EngineChild, variables
 from engine.runtime.readiness import StartFailed
+from engine.settings import REPOSITORY
 from tests.engine.engines import TestEngine, running_engine, wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
@@ -91,6 +95,23 @@ def test_a_taken_port_is_named(tmp_path):
             pass
 
 
+@pytest.mark.parametrize(
+    ("command", "steps"),
+    [(["engine", "demo", "--jobs", "2", "--steps", "4"], 8), (["engine.bench", "--workload", "peer-plain", "--jobs", "2"], 20)],
+    ids=["demo", "bench"],
+)
+def test_demo_and_bench_use_the_engine_that_is_up_and_write_their_figures(engine, tmp_path, command, steps):
+    figures = tmp_path / "deep" / "figures.json"
+    environment = {**os.environ, **variables(engine.settings)}
+
+    done = subprocess.run([sys.executable, "-m", *command, "--json", str(figures)], env=environment, cwd=REPOSITORY, capture_output=True)
+
+    assert done.returncode == 0, done.stderr.decode()
+    written = json.loads(figures.read_text())
+    assert (written["steps"] if "workload" in written else sum(job["steps"] for job in written["jobs"])) == steps
+    assert {"rollout_overlap", "train_rollout_overlap", "decode_steps_with_2_adapters"} <= written.keys()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_behind_however_the_launcher_ends(tmp_path, number):
     with running_engine(tmp_path, module=MODULE) as engine:
@@ -101,6 +122,14 @@ def test_nothing_stays_behind_however_the_launcher_ends(tmp_path, number):
         engine.run(engine.child.stop())
 
         assert wait_until(lambda: reaper.tagged(tag) == [])
+
+
+def test_the_death_of_ray_itself_ends_the_engine_with_an_error(tmp_path):
+    with running_engine(tmp_path, module=MODULE) as engine:
+        (raylet,) = [pid for pid in run_file.processes(engine.settings) if os.readlink(f"/proc/{pid}/exe").endswith("/raylet")]
+        os.kill(raylet, signal.SIGKILL)
+
+        assert engine.run(engine.child.ended()) == 1
 
 
 def _listeners(engine: TestEngine) -> list[str]:
