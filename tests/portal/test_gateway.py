@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import httpx
 import pytest
@@ -67,3 +69,25 @@ def test_a_refusal_in_another_shape_is_still_a_refusal(body: object) -> None:
 def test_a_broken_download_is_down() -> None:
     with pytest.raises(EngineRefused), answering(404, json={}).adapter("j", "latest"):
         raise AssertionError("opened")
+
+
+def test_a_proxy_of_the_environment_never_sees_the_secret(monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+
+    class Engine(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"epoch": 1}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Engine) as server:
+        server.timeout = 10
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        assert Gateway(f"http://127.0.0.1:{server.server_port}", "s3cret").status() == {"epoch": 1}
+        thread.join(10)
