@@ -6,5 +6,6 @@ from portal.pages import views
 
 urlpatterns = [
     path("", views.home, name="home"),
+    path("sample/", views.sample, name="sample"),
     path("switch/<str:public_id>/", views.switch, name="switch"),
 ]

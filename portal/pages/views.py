@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.jobs.listing import rows
 from portal.jobs.models import OPEN_STATES
 from portal.pages.access import tenant_page
+from portal.pages.sample import ensure_sample
 from tenants.middleware import choose
 from tenants.models import Tenant
 
@@ -50,6 +51,13 @@ def home(request: HttpRequest) -> HttpResponse:
 def switch(request: HttpRequest, public_id: str) -> HttpResponse:
     choose(request, get_object_or_404(request.user.tenants, public_id=public_id))
     return redirect("home")
+
+
+@require_POST
+@tenant_page
+def sample(request: HttpRequest) -> HttpResponse:
+    dataset, reward = ensure_sample(request.tenant, request.user)
+    return redirect(f"{reverse('jobs:new')}?dataset={dataset.public_id}&reward={reward.public_id}")
 
 
 def first_steps(tenant: Tenant) -> list[FirstStep]:

@@ -95,6 +95,24 @@ def test_home_leads_a_newcomer_through_the_first_steps(world: World) -> None:
     assert client.get("/").context["begun"]
 
 
+def test_the_sample_leads_to_a_job_form_that_only_has_to_be_sent(world: World) -> None:
+    client = world.client(world.alice)
+    form = client.post("/sample/", follow=True).context["form"]
+    typed = {name: form[name].value() for name in ("dataset", "reward", "base_model")} | {"base_model": "tiny-math"}
+    assert client.post("/jobs/new/", typed).status_code == 302
+
+
+def test_the_sample_is_made_once(world: World) -> None:
+    client = world.client(world.alice)
+    client.post("/sample/"), client.post("/sample/")
+    assert (world.sums.datasets.count(), world.sums.rewards.count()) == (1, 1)
+
+
+def test_a_viewer_gets_no_sample(world: World) -> None:
+    assert world.client(world.vera).post("/sample/").status_code == 403
+    assert not world.sums.datasets.exists()
+
+
 @pytest.mark.parametrize(
     ("path", "advice"),
     [
