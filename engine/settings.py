@@ -47,6 +47,7 @@ class EngineSettings(BaseSettings):
     max_context_tokens: Annotated[int | None, Field(ge=16)] = None
     regime: str = "marlaas"
     kv_gib: Annotated[float | None, Field(gt=0, le=4096)] = None
+    train_activation_gib: Annotated[float, Field(gt=0, le=4096)] = 2.0
     dense_lora: bool = True
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
     start_deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
