@@ -24,7 +24,8 @@ class RolloutActor:
         profile = settings.device_profile()
         os.environ.update(profile.vllm_env)
         threads = max(1, len(settings.rollout_core_ids))
-        process.enter(f"rollout-{replica}", settings, cores=settings.rollout_core_ids, threads=threads)
+        # Not pinned: vLLM's engine core pins itself, and this process, which feeds it, goes where there is room.
+        process.enter(f"rollout-{replica}", settings, threads=threads)
         self._settings = settings
         self._fence = Fence()
         self._starting = asyncio.get_running_loop().create_task(self._start(factory))
