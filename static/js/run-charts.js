@@ -122,7 +122,7 @@ function smallChart(figure, { name, text, lines, share }) {
     axisSize: 46,
     series: lines.map(([label, token]) => ({ label, token, width: 1.75 })),
     range: share ? (_, max) => [0, Math.min(1, Math.max(0.1, (max ?? 0) * 1.15))] : undefined,
-    tick: share ? percent : compact,
+    tick: share ? (tick) => `${compact(100 * tick)} %` : compact,
     columns: [{ ...STEP, quiet: true }, ...lines.map(([label], i) => ({ label, key: label, text: (point) => text(point.y[i]) }))],
   });
   return { chart, points: (state) => state.steps.map((step) => ({ x: step.version, y: lines.map(([, , value]) => value(step)) })) };
