@@ -1,11 +1,11 @@
 """vLLM's LoRA arithmetic on CPUs as dense matrix products. CPU only, behind ``MARLAAS_DENSE_LORA``; loaded in the engine-core process.
 
 vLLM's CPU operators copy A and B of a token's adapter once per token, which takes more than half of the rollout time of a small
-model, and read row −1 ("no adapter") as the last slot. Here the A of all adapters in the batch are stacked into one matrix:
+model, and read row −1 ("no adapter") as the last slot. Here the rows of a step are gathered by adapter, each group padded to the
+largest (S groups of G rows), and each layer does one batched product for all its A and one per slice for its B:
 
-    z[T, S·r] = x[T, H] @ A[S·r, H]ᵀ        every row against every adapter in the batch (S of them)
-    z        *= mask[T, S·r]                 each row keeps its own adapter's columns; a row without an adapter keeps none
-    y[T, O]  += z @ B[S·r, O]                one product; foreign columns are zero
+    z[S, G, n·r] = x[S, G, H] @ A[S, H, n·r]          n slices side by side (q, k, v)
+    y[T, O]     += (z[S, G, r] @ B[S, r, O])[place]    every row takes its result back; rows without an adapter take none
 
 Only slots in use are stacked. A layer's stacks are rebuilt when the slots or their contents change (PyTorch's version counter of the
 slot tensors says so), not per step.
@@ -25,8 +25,8 @@ from vllm.v1.worker.cpu_worker import CPUWorker
 
 from engine.device import parse_cores, pin
 
-# A stack may hold slots that no row of this step uses, so that it survives rows coming and going; never more than this factor.
-_SLACK = 2
+# A stack may hold slots that no row of this step uses, so that it survives rows coming and going: at most this share of those in use.
+_SLACK = 4
 
 
 class PinnedWorker(CPUWorker):
@@ -48,39 +48,57 @@ class DenseLoraWorker(PinnedWorker):
         super().load_model(*args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StepRows:
-    """Which row uses which adapter in one step. ``slots``: the stacked slots in order. ``mask_TS``: 1 where row t uses ``slots[s]``;
-    None when every row uses the only slot. ``columns``: ``mask_TS`` widened to S·r columns, per (r, dtype).
+    """Which row uses which adapter in one step of ``count`` rows. ``slots``: the stacked slots in order.
+
+    ``source_SG``: the row at each place of the padded groups (padding repeats row 0, its results are never taken).
+    ``rows``: the rows that have an adapter, None for all of them; ``place``: where in the groups each of those stands.
+    Both are None when every row uses the only slot: nothing has to move then.
     """
 
     count: int
-    slots: tuple[int, ...]
-    mask_TS: torch.Tensor | None
-    columns: dict[tuple[int, torch.dtype], torch.Tensor]
-
-    def mask(self, rank: int, dtype: torch.dtype) -> torch.Tensor | None:
-        if self.mask_TS is None:
-            return None
-        if (rank, dtype) not in self.columns:
-            self.columns[rank, dtype] = self.mask_TS.to(dtype).repeat_interleave(rank, dim=1)
-        return self.columns[rank, dtype]
+    slots: tuple[int, ...] = ()
+    source_SG: torch.Tensor | None = None
+    place: torch.Tensor | None = None
+    rows: torch.Tensor | None = None
 
 
 def step_rows(indices_T: torch.Tensor, slots_before: Sequence[int] = ()) -> StepRows:
-    """``indices_T``: the slot of each row, −1 for none. The last step's slots are kept while they cover this step's and are few."""
+    """``indices_T``: the slot of each row, −1 for none. The last step's slots are kept while they cover this step's and few are idle."""
     used = {index for index in indices_T.unique().tolist() if index >= 0}
-    keep = used <= set(slots_before) and len(slots_before) <= _SLACK * len(used)
+    keep = used <= set(slots_before) and len(slots_before) - len(used) <= len(used) // _SLACK
     slots = tuple(slots_before) if keep else tuple(sorted(used))
-    every_row_alike = len(slots) == 1 and bool((indices_T == slots[0]).all())
-    mask_TS = None if every_row_alike or not slots else indices_T[:, None] == torch.tensor(slots)[None, :]
-    return StepRows(count=indices_T.size(0), slots=slots, mask_TS=mask_TS, columns={})
+    count = indices_T.size(0)
+    has_adapter_T = indices_T >= 0
+    every_row = bool(has_adapter_T.all())
+    if not slots or (every_row and len(slots) == 1):
+        return StepRows(count=count, slots=slots)
+    rows = torch.arange(count) if every_row else has_adapter_T.nonzero().squeeze(1)
+    group_of_slot = torch.zeros(max(slots) + 1, dtype=torch.long)
+    group_of_slot[list(slots)] = torch.arange(len(slots))
+    groups = group_of_slot[indices_T[rows]]
+    place, height = _places(groups, len(slots))
+    source = torch.zeros(len(slots) * height, dtype=torch.long)
+    source[place] = rows
+    return StepRows(count=count, slots=slots, source_SG=source.view(len(slots), height), place=place, rows=None if every_row else rows)
+
+
+def _places(groups: torch.Tensor, group_count: int) -> tuple[torch.Tensor, int]:
+    """For each member its place in ``group_count`` groups of equal height laid end to end; and that height."""
+    sizes = torch.bincount(groups, minlength=group_count)
+    height = int(sizes.max())
+    order = groups.argsort(stable=True)
+    in_group = torch.arange(groups.size(0)) - (sizes.cumsum(0) - sizes)[groups[order]]
+    place = torch.empty_like(groups)
+    place[order] = groups[order] * height + in_group
+    return place, height
 
 
 class Stacks:
-    """One layer's stacked weights: ``a_HR`` for all slices side by side, ``b_RO`` one per slice. Rebuilt when ``key`` changes."""
+    """One layer's stacked weights: ``a_SHR`` for all slices side by side, ``b_SRO`` one per slice. Rebuilt when ``key`` changes."""
 
-    __slots__ = ("a_HR", "b_RO", "key")
+    __slots__ = ("a_SHR", "b_SRO", "key")
 
     def __init__(self) -> None:
         self.key: tuple | None = None
@@ -90,29 +108,35 @@ class Stacks:
         if key == self.key:
             return
         picked = list(slots)
-        # [slots, 1, r, H] → [S·r, H] per slice, slices side by side → one product for q, k and v.
-        self.a_HR = torch.cat([a[picked].flatten(0, -2) for a in a_stacked]).t()
-        # [slots, 1, O, r] → [S·r, O]
-        self.b_RO = [b[picked].flatten(1, -3).squeeze(1).transpose(1, 2).flatten(0, 1).contiguous() for b in b_stacked]
+        # vLLM's [slots, 1, r, H] and [slots, 1, O, r]
+        self.a_SHR = torch.cat([a[picked].squeeze(1) for a in a_stacked], dim=1).transpose(1, 2).contiguous()
+        self.b_SRO = [b[picked].squeeze(1).transpose(1, 2).contiguous() for b in b_stacked]
         self.key = key
 
 
-def add_dense(
-    y_TO: torch.Tensor, x_TH: torch.Tensor, stacks: Stacks, rows: StepRows, *, rank: int, scale: float, slice_sizes: Sequence[int]
-) -> None:
+def add_dense(y_TO: torch.Tensor, x_TH: torch.Tensor, stacks: Stacks, rows: StepRows, *, scale: float, slice_sizes: Sequence[int]) -> None:
     """``y += scale · B(A(x))`` per row with its own adapter, slice after slice along the columns of ``y``."""
-    z_TR = x_TH.to(stacks.a_HR.dtype) @ stacks.a_HR
+    x_TH = x_TH.to(stacks.a_SHR.dtype)
+    groups_SGH = x_TH.unsqueeze(0) if rows.source_SG is None else x_TH[rows.source_SG]
+    z_SGR = torch.bmm(groups_SGH, stacks.a_SHR)
     if scale != 1.0:
-        z_TR *= scale
-    width = len(rows.slots) * rank
-    mask_TR = rows.mask(rank, z_TR.dtype)
-    offset = 0
-    for index, (b_RO, size) in enumerate(zip(stacks.b_RO, slice_sizes, strict=True)):
-        part_TR = z_TR[:, index * width : (index + 1) * width]
-        if mask_TR is not None:
-            part_TR = part_TR * mask_TR
-        y_TO[:, offset : offset + size].addmm_(part_TR.to(y_TO.dtype), b_RO.to(y_TO.dtype))
+        z_SGR *= scale
+    offset, rank = 0, stacks.b_SRO[0].size(1)
+    for index, (b_SRO, size) in enumerate(zip(stacks.b_SRO, slice_sizes, strict=True)):
+        part_SGR = z_SGR[:, :, index * rank : (index + 1) * rank].to(y_TO.dtype)
+        _add_slice(y_TO[:, offset : offset + size], part_SGR, b_SRO.to(y_TO.dtype), rows)
         offset += size
+
+
+def _add_slice(y_TO: torch.Tensor, part_SGR: torch.Tensor, b_SRO: torch.Tensor, rows: StepRows) -> None:
+    if rows.place is None:
+        y_TO.addmm_(part_SGR[0], b_SRO[0])
+        return
+    results_TO = torch.bmm(part_SGR, b_SRO).flatten(0, 1)[rows.place]
+    if rows.rows is None:
+        y_TO += results_TO
+    else:
+        y_TO.index_add_(0, rows.rows, results_TO)
 
 
 class DensePunica(PunicaWrapperCPU):
@@ -120,7 +144,7 @@ class DensePunica(PunicaWrapperCPU):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._rows = StepRows(count=0, slots=(), mask_TS=None, columns={})
+        self._rows = StepRows(count=0)
         self._stacks: dict[int, Stacks] = {}
 
     def update_metadata(self, mapping: Any, lora_index_to_id: list[int | None], max_loras: int, vocab_size: int, **kwargs: Any) -> None:
@@ -148,5 +172,4 @@ class DensePunica(PunicaWrapperCPU):
         # The slot tensors live as long as their layer, so their address names the layer.
         stacks = self._stacks.setdefault(lora_a_stacked[0].data_ptr(), Stacks())
         stacks.refresh(lora_a_stacked, lora_b_stacked, self._rows.slots)
-        rank = lora_a_stacked[0].size(-2)
-        add_dense(y_TO, x_TH, stacks, self._rows, rank=rank, scale=scale, slice_sizes=output_slices)
+        add_dense(y_TO, x_TH, stacks, self._rows, scale=scale, slice_sizes=output_slices)

@@ -1,7 +1,7 @@
 """vLLM's scheduler, counted: what each step held, written to a file that the worker process reads. Runs in the engine-core process.
 
 vLLM's own statistics say nothing about adapters per batch, and cost more. Named in ``AsyncEngineArgs(scheduler_cls=…)``; the file's
-path comes in ``additional_config``.
+path comes in ``additional_config``. It also keeps the outputs of ``FINAL_ONLY`` requests back until their end (``vllm_final_outputs``).
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vllm.sampling_params import RequestOutputKind
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreOutputs
 
 from engine.rollout.counters import Counters
+from engine.rollout.vllm_final_outputs import FinalOutputs
 
 COUNTERS_KEY = "marlaas_counters"
 
@@ -22,11 +25,23 @@ class _Counted:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._counters = Counters(Path(self.vllm_config.additional_config[COUNTERS_KEY]))
+        self._final_outputs = FinalOutputs(self._wants_final_only)
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         output = super().schedule(*args, **kwargs)
+        self._final_outputs.forget(output.finished_req_ids)
         self._count(output)
         return output
+
+    def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, EngineCoreOutputs]:
+        answers = super().update_from_output(*args, **kwargs)
+        for answer in answers.values():
+            answer.outputs = self._final_outputs.pass_on(answer.outputs)
+        return {client: answer for client, answer in answers.items() if _says_something(answer)}
+
+    def _wants_final_only(self, name: str) -> bool:
+        params = self.requests[name].sampling_params
+        return params is not None and params.output_kind == RequestOutputKind.FINAL_ONLY
 
     def _count(self, output: SchedulerOutput) -> None:
         values = self._counters.values
@@ -61,6 +76,10 @@ class _Counted:
             elif adapter.lora_int_id != first:
                 return True
         return False
+
+
+def _says_something(answer: EngineCoreOutputs) -> bool:
+    return bool(answer.outputs or answer.finished_requests or answer.scheduler_stats is not None)
 
 
 class CountedScheduler(_Counted, Scheduler):

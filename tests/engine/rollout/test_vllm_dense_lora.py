@@ -151,8 +151,8 @@ def test_only_slots_in_use_are_multiplied():
     from engine.rollout.vllm_dense_lora import step_rows
 
     assert step_rows(torch.tensor([5, 5, 2])).slots == (2, 5)
-    assert step_rows(torch.tensor([5]), slots_before=(2, 5)).slots == (2, 5)
-    assert step_rows(torch.tensor([5]), slots_before=(2, 4, 5)).slots == (5,)
+    assert step_rows(torch.tensor([1, 2, 3, 4]), slots_before=(0, 1, 2, 3, 4)).slots == (0, 1, 2, 3, 4)
+    assert step_rows(torch.tensor([1, 2]), slots_before=(0, 1, 2)).slots == (1, 2)
 
 
 @pytest.mark.asyncio(loop_scope="session")
