@@ -66,6 +66,7 @@ class ManagerActor:
             rollout=RolloutPool(samplers, self._readiness, **deadlines),
             train=TrainGroup(ranks, self._readiness, **deadlines),
             clock=SystemClock(),
+            epoch=claimed,
         )
 
     async def call(self, method: str, *args: Any, **named: Any) -> Any:
