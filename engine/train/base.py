@@ -82,6 +82,16 @@ def shard(scorer: TokenScorer, *, device: str, world_size: int) -> None:
     fully_shard(scorer, mesh=mesh)
 
 
+def activation_bytes_per_token(model: nn.Module) -> int:
+    """About what one token costs to differentiate: per layer 16 vectors of the hidden and 8 of the intermediate width.
+
+    Measured with adapters on all layers: 2.5 MB on SmolLM2-135M in float32 (this says 2.6).
+    """
+    config = model.config
+    widths = 16 * config.hidden_size + 8 * config.intermediate_size
+    return config.num_hidden_layers * widths * model.dtype.itemsize
+
+
 @torch.no_grad()
 def _check_logits(scorer: TokenScorer, device: str) -> None:
     """Refuse models that scale or cap their logits between the head and the softmax: their log-probabilities would be silently wrong."""

@@ -31,13 +31,17 @@ LARGE_REWARD = 1e6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankModel:
-    """What one rank holds for good: the sharded base with its adapter modules, and its place among the ranks."""
+    """What one rank holds for good: the sharded base with its adapter modules, and its place among the ranks.
+
+    ``max_tokens``: what fits into its memory at once; a job's own ``micro_batch_tokens`` may be lower, never higher.
+    """
 
     scorer: TokenScorer
     adapters: Adapters
     device: str
     rank: int
     world_size: int
+    max_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +86,7 @@ def _accumulate(model: RankModel, batch: StepBatch, spec: JobSpec) -> TokenFigur
     figures = TokenFigures()
     lengths = [token_count(t) for t in batch.trajectories]
     for members, learns in ((batch.training, True), (batch.silent, False)):
-        batches = plan(lengths, members, max_tokens=spec.train.micro_batch_tokens)
+        batches = plan(lengths, members, max_tokens=min(model.max_tokens, spec.train.micro_batch_tokens))
         for mine in share_of_rank(batches, rank=model.rank, world_size=model.world_size):
             micro = pack(batch.trajectories, mine, device=model.device)
             with torch.set_grad_enabled(learns):

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from engine.ports import Snapshot, TrainRequest, TrainResult
 from engine.spec import JobSpec
-from engine.train.base import load_base, shard
+from engine.train.base import activation_bytes_per_token, load_base, shard
 from engine.train.lora import Adapters, initial_values
 from engine.train.snapshot import encode_snapshot, fresh_state
 from engine.train.step import RankModel, take_step
@@ -35,7 +35,16 @@ class TrainWorker:
     unless it died between two ranks' collectives: then the group times out and must be formed anew.
     """
 
-    def __init__(self, base: Path, *, device: str = "cpu", dtype: str = "float32", clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        base: Path,
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        activation_gib: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """``base``: a local model directory. ``activation_gib``: memory for what one micro-batch keeps for its backward pass."""
         scorer = load_base(base, device=device, dtype=dtype)
         shard(scorer, device=device, world_size=dist.get_world_size())
         self._clock = clock
@@ -45,6 +54,7 @@ class TrainWorker:
             device=device,
             rank=dist.get_rank(),
             world_size=dist.get_world_size(),
+            max_tokens=int(activation_gib * 2**30 / activation_bytes_per_token(scorer.model)),
         )
 
     @classmethod
@@ -62,7 +72,7 @@ class TrainWorker:
             timeout_seconds=settings.call_deadline_seconds,
         )
         files = resolve(settings.model, settings.models_dir)
-        return cls(files.path, device=device.torch_device, dtype=device.dtype)
+        return cls(files.path, device=device.torch_device, dtype=device.dtype, activation_gib=settings.train_activation_gib)
 
     def fresh(self, job: str, spec: JobSpec) -> Snapshot:
         """Version 0 of ``job``: B = 0, A and everything random from ``spec.seed`` alone."""
