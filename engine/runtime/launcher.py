@@ -43,7 +43,10 @@ def serve(settings: EngineSettings, *, factories: Factories | None = None, repor
             return _run(Launcher(settings, factories or Factories(), report))
     except StartFailed as error:
         report(failed=str(error))
-        return 1
+    except Exception as error:  # Ray raises whatever comes to it; whoever started us reads only these lines
+        logger.exception("the engine stops by an error of its own")
+        report(failed=f"{type(error).__name__}: {error} (logs: {settings.log_dir})")
+    return 1
 
 
 def _run(launcher: Launcher) -> int:
