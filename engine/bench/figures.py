@@ -36,10 +36,12 @@ def figures(
 
 
 def steady(jobs: Iterable[JobView]) -> float | None:
-    """Steps per hour once every job has made its first step: loading, warm-up and the first steps are left out."""
+    """Steps per hour from the moment every job has made its first step until the first job ends, as all throughputs here are counted:
+    loading, warm-up, the first steps and the tail in which fewer jobs run are left out. None when the jobs were never all at work.
+    """
     commits = [view.commits for view in jobs if view.commits]
-    begin, end = max(own[0] for own in commits), max(own[-1] for own in commits)
-    return _per_hour(sum(commit > begin for own in commits for commit in own), end - begin)
+    begin, end = max(own[0] for own in commits), min(own[-1] for own in commits)
+    return _per_hour(sum(begin < commit <= end for own in commits for commit in own), end - begin)
 
 
 def _busy(jobs: list[JobView], phase: str, begin: float, end: float) -> float:

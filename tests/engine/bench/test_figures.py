@@ -29,8 +29,12 @@ def test_cold_counts_from_the_submission_to_the_last_commit():
     assert found(a=job(2.0, 4.0), b=job(3.0, 10.0))["cold_steps_per_hour"] == pytest.approx(4 / 10 * 3600)
 
 
-def test_steady_leaves_out_what_was_before_every_job_had_made_a_step():
-    assert steady([job(1.0, 2.0, 3.0, 8.0), job(4.0, 6.0)]) == pytest.approx(2 / 4 * 3600)
+def test_steady_counts_while_every_job_is_past_its_first_step_and_none_has_ended():
+    assert steady([job(1.0, 2.0, 5.0, 8.0), job(4.0, 6.0)]) == pytest.approx(2 / 2 * 3600)
+
+
+def test_jobs_that_were_never_at_work_together_have_no_steady_pace():
+    assert steady([job(1.0, 2.0), job(3.0, 4.0)]) is None
 
 
 def test_the_first_step_is_waited_for_on_average():
