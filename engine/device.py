@@ -67,7 +67,7 @@ def detect(*, installed: Iterable[str] | None = None, node_exists: Any = os.path
 
 
 def default_kv_gib(kind: Kind) -> float:
-    return 0.5 if kind == "cpu" else 16.0
+    return 0.375 if kind == "cpu" else 16.0
 
 
 def profile(kind: Kind, *, rollout_cores: tuple[int, ...] = (), kv_gib: float | None = None, dense_lora: bool = True) -> DeviceProfile:
