@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="run jobs of several tenants to their end and show how they share the engine")
     demo.add_argument("--json", type=Path, help="write the figures there")
     demo.add_argument("--jobs", type=int, default=3)
-    demo.add_argument("--steps", type=int, default=30)
+    demo.add_argument("--steps", type=int, default=45)
     demo.add_argument("--lr", type=float, default=1e-3, help="learning rate; 0 is the control run")
     demo.set_defaults(run=_demo)
     audit = commands.add_parser("audit", help="check the engine's invariants on disk")
