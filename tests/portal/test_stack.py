@@ -86,6 +86,7 @@ def ended(job: dict[str, Any]) -> bool:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     stack = Stack(tmp_path_factory.mktemp("stack"), port=free_port(), engine_port=free_port(), speed=20.0, slots=8)
+    stack.commands["worker"] += ("--beat",)  # the sweeper is under test here
     try:
         yield stack.start()
     finally:
