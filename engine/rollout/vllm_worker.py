@@ -137,6 +137,8 @@ class VllmSampler:
 
     async def unload(self, job: str, *, keep_version: int | None = None) -> None:
         """Drop the job's adapters but ``keep_version``; those in use go when their last request has ended."""
+        loading = [task for (_, of_job, version), task in self._loading.items() if of_job == job and version != keep_version]
+        await asyncio.gather(*loading, return_exceptions=True)
         for loaded in list(self._loaded.values()):
             if loaded.ref.job == job and loaded.ref.version != keep_version:
                 loaded.unwanted = True

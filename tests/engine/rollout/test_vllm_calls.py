@@ -1,0 +1,108 @@
+"""What the sampler does when vLLM is slow, stuck or gone: a stand-in takes vLLM's place, no engine is started."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine.ports import LoadRefused, SamplerDied
+
+pytestmark = [pytest.mark.engine]
+
+
+class StandIn:
+    """``AsyncLLM`` as far as loads go: ``hold`` keeps ``add_lora`` from answering, ``error`` is what it raises."""
+
+    def __init__(self):
+        self.hold: asyncio.Event | None = None
+        self.error: Exception | None = None
+        self.loaded: set[int] = set()
+
+    async def add_lora(self, request):
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.error is not None:
+            raise self.error
+        self.loaded.add(request.lora_int_id)
+
+    async def remove_lora(self, lora_id):
+        self.loaded.discard(lora_id)
+
+
+@pytest.fixture
+def stand_in():
+    return StandIn()
+
+
+@pytest.fixture
+def sampler(base, vllm_environment, folder, stand_in):
+    from engine.rollout.counters import Counters
+    from engine.rollout.vllm_worker import VllmSampler
+
+    folder.mkdir()
+    config = base.sampler_config(vllm_environment, folder, call_seconds=0.05)
+    return VllmSampler(config, stand_in, Counters.create(folder / "counters"))
+
+
+@pytest.fixture(scope="module")
+def untrained(adapter_files):
+    return adapter_files(51, std=0.0)
+
+
+async def test_a_load_that_never_answers_means_that_the_sampler_is_dead(sampler, stand_in, untrained, new_ref):
+    stand_in.hold = asyncio.Event()
+
+    with pytest.raises(SamplerDied, match=r"did not load .* within 0.05 s"):
+        await sampler.load(new_ref(), untrained)
+
+    assert sampler.died.is_set()
+
+
+async def test_an_engine_that_is_gone_means_that_the_sampler_is_dead(sampler, stand_in, untrained, new_ref):
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    stand_in.error = EngineDeadError()
+
+    with pytest.raises(SamplerDied):
+        await sampler.load(new_ref(), untrained)
+
+    assert sampler.died.is_set()
+
+
+async def test_a_refused_load_leaves_the_sampler_alive_and_no_files(sampler, stand_in, untrained, new_ref, folder):
+    stand_in.error = ValueError("expected target modules")
+
+    with pytest.raises(LoadRefused, match="expected target modules"):
+        await sampler.load(new_ref(), untrained)
+
+    assert (sampler.died.is_set(), list(folder.glob("adapter-*"))) == (False, [])
+
+
+async def test_two_callers_share_one_load(sampler, stand_in, untrained, new_ref):
+    refs = await asyncio.gather(*(sampler.load(new_ref("shared"), untrained) for _ in range(2)))
+
+    assert (refs[0], len(stand_in.loaded)) == (refs[1], 1)
+
+
+async def test_a_job_that_leaves_while_its_adapter_loads_leaves_nothing_behind(sampler, stand_in, untrained, new_ref):
+    stand_in.hold = asyncio.Event()
+    loading = asyncio.create_task(sampler.load(new_ref("leaver"), untrained))
+    await asyncio.sleep(0)
+    loading.cancel()
+    leaving = asyncio.create_task(sampler.unload("leaver"))
+    await asyncio.sleep(0)
+
+    stand_in.hold.set()
+    await leaving
+
+    assert (sampler.loaded(), stand_in.loaded) == ([], set())
+
+
+async def test_every_load_has_an_id_of_its_own(sampler, stand_in, untrained, new_ref):
+    for _ in range(3):
+        await sampler.load(new_ref("again"), untrained)
+        await sampler.unload("again")
+    await sampler.load(new_ref("again"), untrained)
+
+    assert stand_in.loaded == {4}
