@@ -35,7 +35,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from engine.device import DeviceProfile
 from engine.ports import AdapterRef, LoadRefused, PortError, SamplerDied, Snapshot
-from engine.rollout import adapters
+from engine.rollout import vllm_adapters as adapters
 from engine.rollout.counters import Counters
 from engine.rollout.sampling import ROLLOUT_PRIORITY, Sampled, SampleParams
 from engine.spec import LORA_TARGETS

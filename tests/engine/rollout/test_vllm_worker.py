@@ -85,7 +85,7 @@ async def test_an_untrained_adapter_is_served(sampler, base, adapter_files, new_
 
 
 async def test_an_adapter_that_the_engine_ignores_is_refused_by_the_probe(sampler, adapter_files, new_ref, monkeypatch):
-    from engine.rollout import adapters
+    from engine.rollout import vllm_adapters as adapters
 
     files, ref = renamed(adapter_files(10), "model.layers", "model.lagers"), new_ref()
     facts = adapters.AdapterFacts(rank=16, names=("wrong",), does_nothing=False)

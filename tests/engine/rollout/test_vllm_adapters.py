@@ -10,7 +10,7 @@ pytestmark = pytest.mark.engine
 
 
 def inspect(files, **changes):
-    from engine.rollout import adapters
+    from engine.rollout import vllm_adapters as adapters
 
     return adapters.inspect(files, **{"layers": 4, "max_rank": 16} | changes)
 
@@ -50,7 +50,7 @@ def test_a_snapshot_without_weights_is_refused(adapter_files):
 def test_an_amplified_copy_has_the_same_names_and_a_largest_b_of_one(adapter_files):
     import safetensors.torch
 
-    from engine.rollout import adapters
+    from engine.rollout import vllm_adapters as adapters
 
     files = adapter_files(41, std=1e-6)
     loud = adapters.amplified(files)
