@@ -32,7 +32,7 @@ WORDS = ("words",)
 # Small steps and an evaluation of every version: a training of this model lasts longer than the few tokens of an answer take to sample, so
 # with large steps the jobs would follow one another through the sampler instead of sharing it.
 SHORT_ANSWERS = {"prompts_per_step": 8, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8}
-SENTENCES = {"prompts_per_step": 4, "group_size": 8, "max_prompt_tokens": 160, "max_new_tokens": 24}
+SENTENCES = {"prompts_per_step": 4, "group_size": 8, "max_prompt_tokens": 224, "max_new_tokens": 24}
 REFRESH_PER_SECOND = 4
 
 

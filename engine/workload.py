@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from engine.blobs import BlobStore
 from engine.models import tasks
@@ -23,9 +24,11 @@ def dataset_of(blobs: BlobStore, task: str, *, rows: int, eval_rows: int = 0, se
     )
 
 
-def canonical(items: Sequence[dict[str, str]], *, first_row: int = 0) -> bytes:
-    """JSON Lines as ``engine.data`` reads them; each item's ``prompt`` is the user's message."""
-    lines = (
-        {"row": row, "messages": [{"role": "user", "content": item["prompt"]}], "item": item} for row, item in enumerate(items, first_row)
-    )
+def canonical(items: Sequence[dict[str, Any]], *, first_row: int = 0) -> bytes:
+    """JSON Lines as ``engine.data`` reads them. An item has ``messages``, or a ``prompt`` that becomes the user's one message."""
+    lines = ({"row": row, "messages": _messages(item), "item": item} for row, item in enumerate(items, first_row))
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def _messages(item: dict[str, Any]) -> list[dict[str, str]]:
+    return item["messages"] if "messages" in item else [{"role": "user", "content": item["prompt"]}]

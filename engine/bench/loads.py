@@ -10,7 +10,11 @@ from engine.spec import DatasetRef
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """What each of N tenants runs. ``tool_seconds``: median of a lognormal wait per completion (σ 0.5, at most 3 s), as if for a tool."""
+    """What each of N tenants runs. ``tool_seconds``: median of a lognormal wait per completion (σ 0.5, at most 3 s), as if for a tool.
+
+    ``wanted``: a character that about half of the completions hold. It is the reward, so that groups differ and there is something to
+    train on: a load without any signal would train nothing and look fast.
+    """
 
     name: str
     model: str
@@ -21,6 +25,7 @@ class Load:
     steps: int
     prompt_tokens: int
     learning_rate: float
+    wanted: str
     tool_seconds: float | None = None
 
     @property
@@ -33,7 +38,7 @@ class Load:
         return {
             "base_model": self.model,
             "dataset": dataset,
-            "grader": {"type": "string_check"},
+            "grader": {"type": "string_check", "operation": "like", "reference": self.wanted},
             "rollout": {
                 "prompts_per_step": self.prompts_per_step,
                 "group_size": self.group_size,
@@ -56,7 +61,8 @@ _PLAIN = {
     "new_tokens": 16,
     "steps": 10,
     "prompt_tokens": 24,
-    "learning_rate": 1e-3,
+    "learning_rate": 1e-5,
+    "wanted": "0",
 }
 
 LOADS = {
@@ -73,8 +79,9 @@ LOADS = {
                 "prompts_per_step": 2,
                 "group_size": 4,
                 "steps": 3,
-                "prompt_tokens": 160,
-                "learning_rate": 1e-4,
+                "prompt_tokens": 224,
+                "learning_rate": 1e-6,
+                "wanted": "t",
             },
         ),
     )

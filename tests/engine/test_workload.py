@@ -25,3 +25,11 @@ def test_held_out_prompts_are_not_trained_on(tmp_path):
     prompts = [{row.item["prompt"] for row in file.rows(list(range(50)))} for file in (train, held_out)]
 
     assert not prompts[0] & prompts[1]
+
+
+def test_a_task_of_whole_chats_keeps_them(tmp_path):
+    blobs = BlobStore(tmp_path)
+    (row,) = RowFile(blobs.path(dataset_of(blobs, "words", rows=1).train)).rows([0])
+
+    assert row.messages[-1]["role"] == "user"
+    assert row.messages == row.item["messages"]
