@@ -62,7 +62,7 @@ def _arithmetic(model: str, learning_rate: float) -> list[Order]:
 def _words(model: str, learning_rate: float | None) -> list[Order]:
     spec = {
         "base_model": model,
-        "rollout": {"prompts_per_step": 4, "group_size": 8, "max_prompt_tokens": 160, "max_new_tokens": 24, "temperature": 1.0},
+        "rollout": {"prompts_per_step": 4, "group_size": 8, "max_prompt_tokens": 224, "max_new_tokens": 24, "temperature": 1.0},
         "lora": {"rank": 16, "alpha": 32},
         "train": {"steps": 6, "learning_rate": 1e-4 if learning_rate is None else learning_rate},
         "eval": {"max_rows": 24},

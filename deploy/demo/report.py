@@ -38,8 +38,7 @@ def _job(view: Followed) -> dict[str, Any]:
         "completion_s": _rounded(facts.ending.get("completion_seconds")),
         "heldout_first": facts.heldout[versions[0]] if versions else None,
         "heldout_last": facts.heldout[versions[-1]] if versions else None,
-        # Not rounded: on the processor sampler and trainer agree to many digits.
-        "mismatch_kl_mean": fmean(step["mismatch_kl"] for step in facts.committed) if facts.committed else None,
+        "mismatch_kl_mean": facts.mismatch_kl,
     }
 
 

@@ -36,6 +36,13 @@ def test_the_time_left_follows_the_pace_so_far():
     assert told.left_text == "6 s"
 
 
+def test_a_step_without_a_mismatch_leaves_the_mean_to_the_others():
+    steps = [("step", {**step(n), "mismatch_kl": kl}) for n, kl in enumerate((2e-7, None, 4e-7), 1)]
+
+    assert view(*steps).mismatch_kl == pytest.approx(3e-7)
+    assert view(steps[1]).mismatch_kl is None
+
+
 def test_unknown_kinds_are_passed_over():
     assert view(("levitated", {})).phase == "submitted"
 
