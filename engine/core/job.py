@@ -64,6 +64,10 @@ class JobRecord:
         """Whether an answer about (version, attempt) is the one that this job is waiting for in ``phase``."""
         return self.phase == phase and self.version == version and self.attempt == attempt
 
+    def is_at_last_chance(self, max_attempts: int) -> bool:
+        """Whether one more failure of the platform ends it, after at least one."""
+        return 0 < self.failures == max_attempts - 1
+
     @property
     def finished(self) -> bool:
         return self.version >= self.steps

@@ -13,6 +13,9 @@ from engine.core.rounds import Rounds
 class Pipeline:
     """Two lines, first come first served: ``rollouts`` (idle jobs) and ``ready`` (jobs with a finished batch).
 
+    A job at its ``last_chances`` rolls out ``alone``: what breaks the sampler then was its own doing, and a neighbour that was only
+    near when another job broke it gets a clean attempt.
+
     Every ``…_began`` has its ``…_ended``. KV held per rollout is the scheduler's business, not counted here.
     """
 
@@ -24,12 +27,16 @@ class Pipeline:
         self.rounds = Rounds()
         self.rolling = 0
         self.training = 0
+        self.last_chances: set[str] = set()
+        self.alone: str | None = None
         self._turns = 0
 
     # Lines
 
     def want_rollout(self, job: JobRecord) -> None:
         """Join the line, or under a barrier wait for the next round."""
+        if job.is_at_last_chance(self.policy.max_attempts):
+            self.last_chances.add(job.job)
         if self.policy.barrier and self.rounds.is_joinable():
             self.rounds.join((job.job,))
         if self.policy.barrier and job.job not in self.rounds:
@@ -49,6 +56,7 @@ class Pipeline:
 
     def leave(self, job: JobRecord) -> None:
         """Wait for nothing any more."""
+        self.last_chances.discard(job.job)
         self.rollouts.discard(job.job)
         self.ready.discard(job.job)
         self.rounds.leave(job.job)
@@ -62,7 +70,10 @@ class Pipeline:
     # Who is next
 
     def next_rollout(self) -> str | None:
-        return self.rollouts.first() if self.may_roll_out() else None
+        if not self.may_roll_out():
+            return None
+        name = self.rollouts.first()
+        return None if name in self.last_chances and self.rolling else name
 
     def next_training(self) -> str | None:
         if self.training >= self.policy.train_slots or not self.may_train():
@@ -75,7 +86,7 @@ class Pipeline:
 
     def may_roll_out(self) -> bool:
         """Whether the regime allows a rollout to start now, KV aside."""
-        if self.draining:
+        if self.draining or self.alone is not None:
             return False
         if self.policy.max_rollouts is not None and self.rolling >= self.policy.max_rollouts:
             return False
@@ -86,9 +97,14 @@ class Pipeline:
     def rollout_began(self, job: JobRecord) -> None:
         self.rollouts.discard(job.job)
         self.rolling += 1
+        if job.job in self.last_chances:
+            self.alone = job.job
 
-    def rollout_ended(self) -> None:
+    def rollout_ended(self, job: JobRecord) -> None:
         self.rolling -= 1
+        self.last_chances.discard(job.job)
+        if self.alone == job.job:
+            self.alone = None
 
     def training_began(self, job: JobRecord) -> None:
         self.ready.discard(job.job)
@@ -102,6 +118,8 @@ class Pipeline:
         """Adopt ``policy`` while ``jobs`` (all open ones) stand where they are."""
         had_barrier, self.policy = self.policy.barrier, policy
         jobs = list(jobs)
+        self.last_chances = {job.job for job in jobs if job.is_at_last_chance(policy.max_attempts) and job.phase in ("idle", "rollout")}
+        self.alone = self.alone if self.alone in self.last_chances else None
         for job in jobs:
             if job.phase == "ready":
                 self.reorder(job)

@@ -227,7 +227,7 @@ class Scheduler:
         self.pipeline.want_training(job)
 
     def _leave_rollout(self, job: JobRecord) -> None:
-        self.pipeline.rollout_ended()
+        self.pipeline.rollout_ended(job)
         if self.policy.kv_hold == "rollout":
             self.admission.kv.release(job.job)
         job.phase = "idle"

@@ -22,6 +22,7 @@ TEXTS: dict[str, str] = {
     "pausing": "will pause when the running step is committed",
     "barrier": "waits for the other jobs of this round: the engine runs in a synchronous regime",
     "rollouts": "waits for another job's rollout to end",
+    "alone": "waits because a step that was lost before is repeated with nothing else in rollout",
     "trainer": "its batch is ready and waits for the trainer",
     "trainer_first": "waits for the trainer, which shares the devices with the rollouts",
     "stopping": "will stop when the running training step is committed",
@@ -102,6 +103,8 @@ def _why_idle(scheduler: Scheduler, job: JobRecord) -> tuple[Code, str]:
         return "barrier", TEXTS["barrier"]
     if policy.collocated and not pipeline.may_roll_out():
         return "trainer", TEXTS["trainer_first"]
+    if pipeline.alone is not None or (job.job in pipeline.last_chances and pipeline.rolling):
+        return "rollouts", TEXTS["alone"]
     if policy.max_rollouts is not None and pipeline.rolling >= policy.max_rollouts:
         return "rollouts", TEXTS["rollouts"]
     return "kv", TEXTS["kv"]

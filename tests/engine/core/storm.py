@@ -27,6 +27,7 @@ class Durable:
     version: int = 0
     attempt: int = 0
     ready: int | None = None
+    failures: int = 0
     evaluated: int = -1
     admitted: bool = False
     paused: bool = False
@@ -75,6 +76,9 @@ class Ledger:
         self.need(job.rollout is None and job.ready is None and not job.training, "one outstanding batch per job", command)
         self.need(self.mode != "drain", "a drained engine starts no step", command)
         self.need(job.version < job.first.steps, "no step after the last", command)
+        others = [j for j in self.jobs.values() if j.rollout is not None]
+        self.need(not (self._at_last_chance(job) and others), "a last attempt rolls out alone", command)
+        self.need(not any(map(self._at_last_chance, others)), "nobody rolls out beside a last attempt", command)
         job.rollout = job.attempt = command.attempt
         rolling = [j for j in self.jobs.values() if j.rollout is not None]
         self.need(len(rolling) <= (self.policy.max_rollouts or len(rolling)), "never more rollouts than allowed", command)
@@ -133,6 +137,8 @@ class Ledger:
             raise Broken(f"the trainer idles although {ready} are ready")
         if self.policy.max_rollouts or self.policy.kv_hold == "rollout":
             return
+        if any(j.admitted and j.ready is None and not j.training and self._at_last_chance(j) for j in self.jobs.values()):
+            return
         idle = [n for n, j in self.jobs.items() if j.admitted and j.rollout is None and j.ready is None and j.version < j.first.steps]
         if idle:
             raise Broken(f"{idle} idle although nothing holds them up")
@@ -148,6 +154,9 @@ class Ledger:
         budget, held = self.policy.kv_budget_bytes, sum(j.first.kv_bytes for j in inside)
         if self.policy.kv_hold == "rollout" or budget is None or not inside or held + first.first.kv_bytes <= budget:
             raise Broken(f"{first.first.job} waits although there is room")
+
+    def _at_last_chance(self, job: Durable) -> bool:
+        return 0 < job.failures == self.policy.max_attempts - 1
 
     def _places(self) -> int:
         return sum(j.admitted for j in self.jobs.values())
@@ -238,6 +247,7 @@ class Storm:
     def _answer_rollout(self, name: str, job: Durable, fails: bool) -> None:
         key = {"at": self.at, "job": name, "version": job.version, "attempt": job.attempt}
         job.rollout = None
+        job.failures += fails
         if not fails:
             job.ready = job.attempt
             self.tell(m.RolloutDone(**key))
@@ -249,6 +259,7 @@ class Storm:
     def _answer_train(self, name: str, job: Durable, fails: bool) -> None:
         key = {"at": self.at, "job": name, "version": job.version, "attempt": job.attempt}
         job.training = False
+        job.failures += fails
         if fails:
             self.tell(m.TrainFailed(**key, reason="it broke", attribution=self._blame()))
         else:
@@ -316,6 +327,7 @@ class Storm:
                 self._commit(name, job)
             job.rollout = job.evaluating = None
             job.training = job.held = False
+            job.failures = 0
         self.scheduler = Scheduler(self.ledger.policy)
         mode, self.ledger.mode = self.ledger.mode, "paused"
         self.tell(m.AdmissionChanged(at=self.at, mode="paused"))
@@ -338,6 +350,7 @@ class Storm:
     def _commit(self, name: str, job: Durable) -> None:
         self.ledger.trained.add((name, job.version))
         job.version, job.attempt, job.ready, job.training = job.version + 1, 0, None, False
+        job.failures = 0
         if job.version == job.first.steps:
             job.admitted = False
 
