@@ -65,7 +65,7 @@ def _words(model: str, learning_rate: float | None) -> list[Order]:
         "rollout": {"prompts_per_step": 4, "group_size": 8, "max_prompt_tokens": 224, "max_new_tokens": 24, "temperature": 1.0},
         "lora": {"rank": 16, "alpha": 32},
         "train": {"steps": 6, "learning_rate": 1e-4 if learning_rate is None else learning_rate},
-        "eval": {"max_rows": 24},
+        "eval": {"max_rows": 16},
         "seed": 7,
     }
     return [Order(tenant="Abacus Labs", person="Ada", task="words", rows=240, grader=NUMBER, spec=spec)]
