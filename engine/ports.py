@@ -98,7 +98,7 @@ class TrainRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainResult:
-    """``snapshot`` is version + 1 in full. ``metrics``: the trainer's part of ``StepData``; ``failure`` ends the job (poison, NaN in a row)."""
+    """``snapshot`` is version + 1 in full. ``metrics``: the trainer's part of ``StepData``."""
 
     snapshot: Snapshot = field(repr=False)
     metrics: dict[str, Any]
