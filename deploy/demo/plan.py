@@ -9,7 +9,7 @@ from typing import Any
 from engine.models import tasks
 
 DOMAIN = "demo.localhost"
-# Most rows are held out: then the held-out reward does not jump by chance, and three steps of 24 prompts make an epoch, so that the
+# Most rows are held out: then the held-out reward does not jump by chance, and three steps of 16 prompts make an epoch, so that the
 # first and the last three steps see the same prompts and their difference says nothing about which prompts were drawn.
 EVAL_SHARE = 2 / 3
 
@@ -46,16 +46,16 @@ def orders(model: str, learning_rate: float | None) -> list[Order]:
 def _arithmetic(model: str, learning_rate: float) -> list[Order]:
     spec = {
         "base_model": model,
-        "rollout": {"prompts_per_step": 24, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8, "temperature": 1.0},
+        "rollout": {"prompts_per_step": 16, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8, "temperature": 1.0},
         "lora": {"rank": 16, "alpha": 32},
         "train": {"steps": 30, "learning_rate": learning_rate},
-        "eval": {"every": 1, "max_rows": 144},
-        "seed": 7,
+        "eval": {"every": 1, "max_rows": 96},
+        "seed": 11,
     }
     return [
-        Order(tenant="Abacus Labs", person="Ada", task="add", rows=216, grader=NUMBER, spec=spec),
-        Order(tenant="Borealis Research", person="Bela", task="max", rows=216, grader=NUMBER, spec=spec),
-        Order(tenant="Cormorant Systems", person="Cleo", task="reverse", rows=216, grader=EXACT, spec=spec),
+        Order(tenant="Abacus Labs", person="Ada", task="add", rows=144, grader=NUMBER, spec=spec),
+        Order(tenant="Borealis Research", person="Bela", task="max", rows=144, grader=NUMBER, spec=spec),
+        Order(tenant="Cormorant Systems", person="Cleo", task="reverse", rows=144, grader=EXACT, spec=spec),
     ]
 
 
