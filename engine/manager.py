@@ -30,9 +30,10 @@ from engine.event_log import EventLog
 from engine.history import JobHistory
 from engine.journal import Journal
 from engine.ports import RolloutPort, TrainPort
+from engine.prompts import Prompts
 from engine.reading import Reading
 from engine.restore import Found, inspect, replay
-from engine.spec import ModelInfo, Submission
+from engine.spec import JobSpec, ModelInfo, Submission, parse_job
 from engine.store import Store
 from engine.work import Work
 
@@ -72,6 +73,7 @@ class Manager:
         self._deadlines = deadlines or Deadlines()
         self._datasets = Datasets(blobs)
         self._door = Door(model, self._datasets)
+        self._prompts = Prompts(self._datasets, rollout, seconds=self._deadlines.control)
         self._timeline = Timeline(clock)
         self._began = clock.monotonic()
         self._epoch = epoch
@@ -163,7 +165,7 @@ class Manager:
         """Accept a ``Submission`` for good. The same again answers ``created`` False; another body for a known id is a ``Conflict``."""
         submission = self._door.parse(job, raw)
         if job not in self._history.jobs:
-            await asyncio.to_thread(self._door.check, submission.spec)
+            await self._check(submission.spec)
         if (known := self._history.jobs.get(job)) is not None:
             if known.submission != submission:
                 raise Conflict(f"job {job} was submitted before with another body", code="job_exists", param="job")
@@ -171,6 +173,11 @@ class Manager:
             return {"job": job, "created": False}
         await self._accept(job, submission)
         return {"job": job, "created": True}
+
+    async def _check(self, spec: JobSpec) -> None:
+        await asyncio.to_thread(self._door.check, spec)
+        if problems := await self._prompts.problems(spec):
+            raise Invalid.of(problems)
 
     async def _accept(self, job: str, submission: Submission) -> None:
         needed = self._door.kv_bytes(submission.spec)
@@ -294,5 +301,9 @@ class Manager:
         return await asyncio.to_thread(self._tokenizer.read_bytes)
 
     async def estimate(self, raw: Any) -> dict[str, Any]:
-        """See ``Door.estimate``."""
-        return await asyncio.to_thread(self._door.estimate, raw, self._driver.scheduler.policy.kv_budget_bytes)
+        """See ``Door.estimate``; prompts that are too long stand against a job as well."""
+        answer = await asyncio.to_thread(self._door.estimate, raw, self._driver.scheduler.policy.kv_budget_bytes)
+        if not answer["problems"]:
+            problems = await self._prompts.problems(parse_job(raw))
+            answer["problems"] = [{"field": field, "message": message} for field, message in problems]
+        return answer

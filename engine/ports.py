@@ -114,6 +114,10 @@ class RolloutPort(Protocol):
         """``EvalData`` as a dict, without training on anything. Runs at lower priority than rollouts."""
         ...
 
+    async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        """How many tokens each chat has as the prompt of a completion."""
+        ...
+
     async def abort(self, job: str) -> None: ...
 
     async def unload(self, job: str, *, keep_version: int | None = None) -> None:

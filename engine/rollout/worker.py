@@ -96,6 +96,9 @@ class RolloutWorker:
     async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
         return await self._guarded(request.adapter.job, request.deadline_seconds, lambda: self._evaluate(request))
 
+    async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        return await asyncio.to_thread(lambda: [len(self._tools.tokens.render(chat)) for chat in chats])
+
     async def abort(self, job: str) -> None:
         """End everything that runs for ``job``; its calls raise ``Aborted``. Returns when nothing of it generates any more."""
         tasks = list(self._running.get(job, ()))

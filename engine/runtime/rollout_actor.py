@@ -59,6 +59,9 @@ class RolloutActor:
     async def evaluate(self, epoch: int, request: EvalRequest) -> dict[str, Any]:
         return await self._fence.run(epoch, self._call("evaluate", request))
 
+    async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        return await self._call("prompt_tokens", chats)
+
     async def abort(self, epoch: int, job: str) -> None:
         self._fence.claim(epoch)
         if self._starting.done():  # else nothing is there yet to abort

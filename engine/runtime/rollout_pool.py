@@ -62,6 +62,14 @@ class RolloutPool:
     async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
         return await self._work("evaluate", request)
 
+    async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        live = [replica for replica in self._replicas if replica.alive.is_set()]
+        if not live:
+            raise PortError("no sampler is up")
+        replica = min(live, key=lambda r: r.outstanding)
+        what = f"sampler {replica.index}: measuring prompts"
+        return await answer(replica.handle.prompt_tokens.remote(chats), deadline_seconds=self._call_deadline, what=what)
+
     async def abort(self, job: str) -> None:
         await self._everywhere("abort", job)
 

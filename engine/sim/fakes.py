@@ -108,6 +108,11 @@ class FakeRolloutPort:
             "seconds": 0.0,
         }
 
+    async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        """A token per character."""
+        await self._wait("prompt_tokens", "", 0)
+        return [sum(len(message["content"]) for message in chat) for chat in chats]
+
     async def abort(self, job: str) -> None:
         self.script.record("abort", job)
         if job in self._aborts:

@@ -25,6 +25,7 @@ def create_job(tenant: Tenant, user: User, raw: Any, now: datetime, *, idempoten
     if idempotency_key and (job := _replayed(tenant, idempotency_key, digest)):
         return job
     order = door.check(tenant, raw, now)
+    door.ask_engine(order.spec)
     with transaction.atomic():
         Tenant.objects.select_for_update().get(pk=tenant.pk)  # two requests with one key: the second waits and finds the first's job
         if idempotency_key and (job := _replayed(tenant, idempotency_key, digest)):

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import structlog
+
 from engine.spec import JobSpec, SpecError, Submission, check_against, parse_job
+from portal import gateway
 from portal.datasets.models import Dataset
 from portal.errors import Invalid
 from portal.jobs import catalog
@@ -17,6 +20,8 @@ from portal.names import clean_name
 from portal.rewards import templates
 from portal.rewards.models import Reward
 from tenants.models import Tenant
+
+log = structlog.get_logger(__name__)
 
 # Stands in for a dataset or reward that was not found, so that the other fields are still checked and all faults are told at once.
 _ANY_DATASET = {"version": "none", "train": {"sha256": "0" * 64, "bytes": 0}, "train_rows": 2**31}
@@ -50,6 +55,22 @@ def check(tenant: Tenant, raw: Any, now: datetime) -> Order:
     if problems:
         raise Invalid(problems)
     return Order(name=name, dataset=dataset, reward=reward, spec=spec)
+
+
+def ask_engine(spec: JobSpec) -> None:
+    """Raise ``Invalid`` for what only the engine can tell, such as prompts that are too long for the job.
+
+    An engine that does not answer now is no reason to refuse: it looks again when the job reaches it.
+    """
+    try:
+        problems = gateway.engine().estimate(spec.model_dump(mode="json")).get("problems", [])
+    except gateway.EngineDown as error:
+        log.info("door_without_engine", reason=str(error))
+        return
+    except gateway.EngineRefused as error:
+        raise Invalid(error.problems or [("spec", str(error))]) from error
+    if problems:
+        raise Invalid([(str(problem["field"]), str(problem["message"])) for problem in problems])
 
 
 def submission(tenant: Tenant, spec: JobSpec, now: datetime) -> Submission:

@@ -50,6 +50,7 @@ class FakeEngine:
         self.models = [TINY]
         self.journal: list[dict[str, Any]] = []
         self.jobs: dict[str, dict[str, Any]] = {}
+        self.objections: list[dict[str, str]] = []
         self.calls: list[tuple[str, str]] = []
         self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
@@ -131,7 +132,8 @@ class FakeEngine:
         except SpecError as error:
             return _error(422, str(error), error.problems)
         needed = kv_bytes(spec, TINY.kv_bytes_per_token)
-        answer = {"kv_bytes": needed, "budget_bytes": TINY.kv_budget_bytes, "runs_alone": needed > TINY.kv_budget_bytes, "problems": []}
+        budget = TINY.kv_budget_bytes
+        answer = {"kv_bytes": needed, "budget_bytes": budget, "runs_alone": needed > budget, "problems": self.objections}
         return httpx.Response(200, json=answer)
 
     def _adapter(self, request: httpx.Request, job: str, version: str) -> httpx.Response:

@@ -121,3 +121,9 @@ def test_its_errors_survive_the_way_between_processes():
     error = pickle.loads(pickle.dumps(PortError("row 3 is too long", attribution="user")))
 
     assert (error.reason, error.attribution) == ("row 3 is too long", "user")
+
+
+async def test_prompts_are_counted_as_they_will_be_rendered():
+    workers = worker(FakeSampler())
+    chats = [[{"role": "user", "content": text}] for text in ("1+1=", "10+10=")]
+    assert await workers.prompt_tokens(chats) == [len(workers._tools.tokens.render(chat)) for chat in chats]

@@ -37,6 +37,9 @@ class FakeRolloutWorker:
     async def evaluate(self, request: Any) -> dict[str, Any]:
         return {"version": request.adapter.version}
 
+    async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        return [len(chat) for chat in chats]
+
     async def abort(self, job: str) -> None:
         self._aborts.setdefault(job, asyncio.Event()).set()
 

@@ -192,3 +192,11 @@ def test_a_command_does_not_touch_the_state(world: World) -> None:
 def test_viewers_do_not_cancel(world: World) -> None:
     with pytest.raises(Forbidden):
         actions.cancel_job(world.sums, world.vera, world.job(), NOW)
+
+
+def test_what_only_the_engine_can_tell_is_told_at_the_door(world: World, engine: FakeEngine) -> None:
+    engine.objections = [{"field": "rollout.max_prompt_tokens", "message": "row 3 has a prompt of 99 tokens"}]
+    with pytest.raises(Invalid) as refused:
+        actions.create_job(world.sums, world.alice, world.order(), NOW)
+    assert refused.value.problems == [("rollout.max_prompt_tokens", "row 3 has a prompt of 99 tokens")]
+    assert not Job.objects.exists()

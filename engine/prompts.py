@@ -1,0 +1,78 @@
+"""How long a dataset's prompts are for the engine's base model, so that a job that could not sample one of them is refused at the door.
+
+The sampler counts: it has the tokenizer and the chat template, and will render the same prompts. Each file is measured once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from engine.data import BadRow, Datasets
+from engine.errors import NotReady, Problems
+from engine.ports import PortError, RolloutPort
+from engine.spec import BlobRef, JobSpec
+
+ROWS_PER_CALL = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Longest:
+    """The longest prompt of a file: which row it is, and how many tokens it has."""
+
+    row: int
+    tokens: int
+
+
+class Prompts:
+    """Remembers the ``keep`` files measured last. ``seconds`` bounds each call of the sampler."""
+
+    def __init__(self, datasets: Datasets, rollout: RolloutPort, *, seconds: float, keep: int = 4096):
+        self._datasets = datasets
+        self._rollout = rollout
+        self._seconds = seconds
+        self._keep = keep
+        self._measured: OrderedDict[str, Longest] = OrderedDict()
+
+    async def problems(self, spec: JobSpec) -> Problems:
+        """What the prompts have against ``spec``. Raises ``NotReady`` while nobody can count; files must be there (see ``Door.check``)."""
+        splits = [("training", "train", spec.dataset.train), ("held-out", "eval", spec.dataset.eval)]
+        return [problem for name, field, ref in splits if ref is not None for problem in await self._split(spec, name, field, ref)]
+
+    async def _split(self, spec: JobSpec, name: str, field: str, ref: BlobRef) -> Problems:
+        limit = spec.rollout.max_prompt_tokens
+        try:
+            longest = await self.longest(ref)
+        except BadRow as error:
+            return [(f"dataset.{field}", str(error))]
+        except (PortError, TimeoutError) as error:
+            raise NotReady(f"the prompts cannot be measured now: {error}") from error
+        if longest.tokens <= limit:
+            return []
+        advice = "raise it, or shorten that row"
+        return [
+            (
+                "rollout.max_prompt_tokens",
+                f"row {longest.row} of the {name} rows has a prompt of {longest.tokens} tokens, more than {limit}; {advice}",
+            )
+        ]
+
+    async def longest(self, ref: BlobRef) -> Longest:
+        """Raises ``BadRow``, and ``PortError`` or ``TimeoutError`` when the sampler does not answer."""
+        found = self._measured.pop(ref.sha256, None) or await self._measure(ref)
+        self._measured[ref.sha256] = found
+        while len(self._measured) > self._keep:
+            self._measured.popitem(last=False)
+        return found
+
+    async def _measure(self, ref: BlobRef) -> Longest:
+        file = await asyncio.to_thread(self._datasets.file, ref)
+        longest = Longest(row=0, tokens=0)
+        for start in range(0, len(file), ROWS_PER_CALL):
+            rows = await asyncio.to_thread(file.rows, list(range(start, min(start + ROWS_PER_CALL, len(file)))))
+            async with asyncio.timeout(self._seconds):
+                counts = await self._rollout.prompt_tokens([row.messages for row in rows])
+            here = max((Longest(row=row.row, tokens=tokens) for row, tokens in zip(rows, counts, strict=True)), key=lambda one: one.tokens)
+            longest = max(longest, here, key=lambda one: one.tokens)
+        return longest
