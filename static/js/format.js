@@ -46,6 +46,14 @@ export function duration(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+/** For axes, which have little room: 45 s · 4m05 · 2h11 */
+export function shortDuration(seconds) {
+  if (seconds < 60) return `${compact(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (seconds < 3600) return `${minutes}m${String(Math.round(seconds % 60)).padStart(2, "0")}`;
+  return `${Math.floor(minutes / 60)}h${String(minutes % 60).padStart(2, "0")}`;
+}
+
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
 export function bytes(x) {

@@ -1,6 +1,6 @@
 // Which charts a run has and what each draws. Points come from the reducer's steps and evals; nothing is computed twice.
 import { Chart } from "./chart.js";
-import { compact, duration, length, number, percent, tiny } from "./format.js";
+import { compact, duration, length, number, percent, shortDuration, tiny } from "./format.js";
 
 const LARGE_AXIS = 54;
 const STEP = { label: "step", text: (point) => String(point.x) };
@@ -85,7 +85,7 @@ function latencyChart(figure) {
     axisSize: LARGE_AXIS,
     series: layers.map(([, label, token]) => ({ label, token, kind: "bars" })),
     range: (_, max) => [0, (max || 1) * 1.08],
-    tick: (tick) => (tick < 60 ? `${compact(tick)} s` : duration(tick)),
+    tick: shortDuration,
     columns: [
       STEP,
       { label: "total", text: (point) => duration(point.total) },

@@ -103,3 +103,20 @@ def test_what_is_not_there_says_so_kindly(visit: Callable[..., Page], stack: Sta
     page = visit("/jobs/job_nobody/")
     assert page.inner_text("h1") == "There is nothing at this address"
     assert stack.url in page.url
+
+
+def test_a_long_name_pushes_no_figure_over_another(visit: Callable[..., Page], ids: dict[str, str]) -> None:
+    settled(visit(f"/jobs/{ids['job']}/"), "{job}")
+    page = visit("/jobs/")
+    overlap = page.evaluate(
+        """id => {
+          const row = document.querySelector(`.jobs-table a[href*="${id}"]`).closest("tr");
+          row.querySelector("a").textContent = "Sums of <b>very</b> ".repeat(9);
+          row.querySelector(".hide-narrow .clip").textContent = "Numbers that are ".repeat(9);
+          const right = (node) => node.getBoundingClientRect().right;
+          const reward = row.querySelector(".reward-cell");
+          return Math.max(right(reward), right(reward.lastElementChild)) - row.querySelector(".step-cell").getBoundingClientRect().left;
+        }""",
+        ids["job"],
+    )
+    assert overlap <= 0

@@ -105,3 +105,13 @@ def test_a_step_without_a_reward_is_no_zero(absorb: Callable[..., Any]) -> None:
     state = absorb([ACCEPTED, step(2, 1, 0.8), step(3, 2, None)])
     assert state["derived"]["rewardNow"] == 0.8
     assert [point["y"] for point in state["points"]] == [[0.8, 0.8, 0.8, None], [None, None, None, None]]
+
+
+def test_durations_on_an_axis_are_short(visit: Callable[..., Page]) -> None:
+    told = visit("/").evaluate(
+        """async () => {
+          const { shortDuration } = await import("/static/js/format.js");
+          return [0, 0.5, 45, 80, 3599, 7500].map(shortDuration);
+        }"""
+    )
+    assert told == ["0 s", "0.5 s", "45 s", "1m20", "59m59", "2h05"]
