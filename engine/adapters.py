@@ -38,6 +38,10 @@ class SamplerAdapters:
         if job not in self._pinned:
             self._driver.spawn(job, "tidy", partial(self._drop_all, job, before=self._driver.task(job, "tidy")))
 
+    def forget(self, job: str, version: int) -> None:
+        """Whether the sampler still holds this adapter is unknown: the next use loads it under a fresh id."""
+        self._loads.get(job, {}).pop(version, None)
+
     def pin(self, job: str, version: int) -> None:
         """Keep the adapter of ``version`` until ``unpin``."""
         self._pinned.setdefault(job, set()).add(version)

@@ -64,6 +64,15 @@ class Door:
         return [] if found == rows else [(f"dataset.{name}_rows", f"the file has {found} rows, not {rows}")]
 
 
+def misfit(spec: JobSpec, weights_sha256: str, model: ModelInfo) -> str | None:
+    """Why a job that was accepted on another base model must not go on with this one; None when it is the same."""
+    if spec.base_model != model.name:
+        return f"waits until the engine serves {spec.base_model} again; it serves {model.name} now"
+    if weights_sha256 and model.weights_sha256 and weights_sha256 != model.weights_sha256:
+        return f"waits until the engine has the weights of {model.name} again that the job began with"
+    return None
+
+
 def runs_alone(needed_bytes: int, budget_bytes: int) -> dict[str, str]:
     """The data of the warning to a job that is larger than the KV budget."""
     return {

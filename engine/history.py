@@ -22,6 +22,7 @@ class JobHistory:
     accepted_at: datetime
     priority: int
     idle_since: float
+    weights_sha256: str = ""
     version: int = 0
     attempt: int = 0
     ready: dict[str, Any] | None = None
@@ -89,6 +90,7 @@ def accepted(job: str, data: dict[str, Any], at: datetime) -> JobHistory:
         accepted_at=at,
         priority=submission.priority,
         idle_since=at.timestamp(),
+        weights_sha256=data.get("weights_sha256", ""),
     )
 
 

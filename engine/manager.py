@@ -21,7 +21,7 @@ from engine.core.messages import AdmissionChanged, Paused, PolicyChanged, Reprio
 from engine.core.policy import Policy
 from engine.core.scheduler import Scheduler
 from engine.data import Datasets
-from engine.door import Door, runs_alone
+from engine.door import Door, misfit, runs_alone
 from engine.driver import Deadlines, Driver
 from engine.durable import CrashAt, no_crash
 from engine.epoch import Epoch, claim
@@ -73,6 +73,7 @@ class Manager:
         self._deadlines = deadlines or Deadlines()
         self._datasets = Datasets(blobs)
         self._door = Door(model, self._datasets)
+        self._elsewhere: set[str] = set()  # open jobs of another base model: they stay as they are until it is back
         self._prompts = Prompts(self._datasets, rollout, seconds=self._deadlines.control)
         self._timeline = Timeline(clock)
         self._began = clock.monotonic()
@@ -150,14 +151,25 @@ class Manager:
     def _resume_after_restart(self, job: JobHistory, found: Found) -> None:
         if found.broken is not None:
             self._driver.end(job.job, state="failed", reason=found.broken, attribution="platform")
+        elif job.stop is None and (reason := misfit(job.spec, job.weights_sha256, self._model)) is not None:
+            self._keep_for_its_model(job, found, reason)
         elif found.head is None:
             self._driver.spawn(job.job, "prepare", partial(self._work.prepare, job))
         else:
-            if found.lost_step is not None:
-                self._driver.say(job.job, "step", found.lost_step.data, at_seconds=found.lost_step.committed_at)
+            self._tell_lost_step(job, found)
             if not found.ready:
                 job.ready = None
             self._driver.enter(job)
+
+    def _keep_for_its_model(self, job: JobHistory, found: Found, reason: str) -> None:
+        self._elsewhere.add(job.job)
+        self._tell_lost_step(job, found)
+        if job.waiting_code != "model":
+            self._driver.say(job.job, "waiting", {"code": "model", "reason": reason, "position": None})
+
+    def _tell_lost_step(self, job: JobHistory, found: Found) -> None:
+        if found.lost_step is not None:
+            self._driver.say(job.job, "step", found.lost_step.data, at_seconds=found.lost_step.committed_at)
 
     # Requests about jobs
 
@@ -181,7 +193,8 @@ class Manager:
 
     async def _accept(self, job: str, submission: Submission) -> None:
         needed = self._door.kv_bytes(submission.spec)
-        accepted = self._driver.say(job, "accepted", {"submission": submission.model_dump(mode="json"), "kv_bytes": needed})
+        data = {"submission": submission.model_dump(mode="json"), "kv_bytes": needed, "weights_sha256": self._model.weights_sha256}
+        accepted = self._driver.say(job, "accepted", data)
         if (budget := self._driver.scheduler.policy.kv_budget_bytes) is not None and needed > budget:
             self._driver.say(job, "warning", runs_alone(needed, budget))
         await accepted
@@ -195,7 +208,10 @@ class Manager:
             return {"job": job}
         stop = {"outcome": "cancelled", "reason": reason or "cancelled by its owner", "attribution": "user"}
         await self._driver.say(job, "stop_requested", stop)
-        self._driver.stop_job(job, **stop)
+        if job in self._elsewhere:
+            self._driver.end(job, state=stop["outcome"], reason=stop["reason"], attribution=stop["attribution"])
+        else:
+            self._driver.stop_job(job, **stop)
         return {"job": job}
 
     async def pause(self, job: str, reason: str = "") -> dict[str, str]:

@@ -132,7 +132,9 @@ def _line(job: JobHistory, view: JobView | None) -> dict[str, Any]:
 def _reason(job: JobHistory, view: JobView | None) -> str:
     if job.ended is not None:
         return job.ended["reason"]
-    return view.reason if view else "its first version is being made"
+    if view is not None:
+        return view.reason
+    return "waits for its base model" if job.waiting_code == "model" else "its first version is being made"
 
 
 def _trajectory(t: Trajectory, prompt: str) -> dict[str, Any]:

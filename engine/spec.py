@@ -139,7 +139,14 @@ class TrainSpec(_Strict):
 class EvalSpec(_Strict):
     """Held-out evaluation; runs only where the dataset has an eval split."""
 
-    every: Annotated[int, Field(ge=0, le=100_000, description="Evaluate each n-th version; 0 evaluates only the first and the last.")] = 0
+    every: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="Evaluate each n-th version; 0: only the first and the last. Under load one in between may be passed over.",
+        ),
+    ] = 0
     max_rows: Annotated[int, Field(ge=1, le=100_000)] = 256
     temperature: Annotated[float, Field(ge=0, le=2, description="0 is greedy.")] = 0.0
 

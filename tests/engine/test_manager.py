@@ -405,8 +405,16 @@ async def test_an_evaluation_never_blocks_its_job(world):
     await world.ended("job_a")
 
 
-async def test_a_failed_evaluation_is_a_warning(world):
+async def test_an_evaluation_that_the_platform_lost_is_made_again(world):
     world.script.fail("evaluate", "job_a", 0)
+    await world.submit("job_a", steps=1, with_eval=True)
+    await world.ended("job_a")
+    assert [event.data["version"] for event in world.events("job_a", "eval")] == [0, 1]
+    assert world.events("job_a", "warning") == []
+
+
+async def test_an_evaluation_that_fails_again_and_again_is_a_warning(world):
+    world.script.fail("evaluate", "job_a", 0, times=3)
     await world.submit("job_a", steps=1, with_eval=True)
     assert (await world.ended("job_a"))["job_a"]["state"] == "succeeded"
     assert [event.data["code"] for event in world.events("job_a", "warning")] == ["eval_failed"]

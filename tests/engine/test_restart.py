@@ -16,7 +16,7 @@ from engine.errors import Conflict
 from engine.sim.fakes import FakeTrainPort
 from engine.trajectory import decode, encode
 from tests.engine.crashes import Died, dies_at
-from tests.engine.world import World
+from tests.engine.world import MODEL, World
 
 pytestmark = pytest.mark.asyncio
 
@@ -303,4 +303,37 @@ async def test_a_draining_engine_that_restarts_starts_nothing(tmp_path):
     assert [job["phase"] for job in (await manager.status())["jobs"]] == ["waiting"]
     await manager.set_admission("open")
     assert (await world.ended("job_a"))["job_a"]["state"] == "succeeded"
+    await manager.stop()
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"weights_sha256": "b" * 64}])
+async def test_a_job_never_goes_on_with_another_base_model(tmp_path, change):
+    world = World(tmp_path)
+    first = MODEL.model_copy(update={"weights_sha256": "a" * 64})
+    await world.open(model=first)
+    gate = world.script.gate("rollout", "job_a", 1)
+    await world.submit("job_a", steps=3)
+    await world.called("rollout", "job_a", times=2)
+    await world.manager.stop()
+    gate.set()
+    await world.open(model=first.model_copy(update=change))
+    waiting = await world.seen("job_a", "waiting")
+    assert waiting["data"]["code"] == "model"
+    assert len(world.script.made("rollout", "job_a")) == 2
+    await world.manager.stop()
+    await world.open(model=first)
+    assert (await world.ended("job_a"))["job_a"]["state"] == "succeeded"
+    await world.manager.stop()
+
+
+async def test_a_job_that_waits_for_its_model_can_be_cancelled(tmp_path):
+    world = World(tmp_path)
+    await world.open()
+    world.script.gate("rollout", "job_a", 0)
+    await world.submit("job_a")
+    await world.called("rollout", "job_a")
+    await world.manager.stop()
+    manager = await world.open(model=MODEL.model_copy(update={"name": "other"}))
+    await manager.cancel("job_a")
+    assert (await world.ended("job_a"))["job_a"]["state"] == "cancelled"
     await manager.stop()

@@ -16,7 +16,7 @@ from tests.browser.stack import Stack, free_port
 from tests.portal.world import additions
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 150.0
 
 
 class Person:
