@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MAX_NAME = 100
+JOINERS = "\u200c\u200d"  # not printable by themselves, but part of Persian and Hindi spelling and of emoji
 
 
 def clean_name(name: object, default: str = "") -> tuple[str, list[tuple[str, str]]]:
@@ -16,6 +17,6 @@ def clean_name(name: object, default: str = "") -> tuple[str, list[tuple[str, st
         return "", [("name", "give it a name")]
     if len(squeezed) > MAX_NAME:
         return "", [("name", f"at most {MAX_NAME} characters, got {len(squeezed)}")]
-    if not squeezed.isprintable():
+    if not squeezed.translate(dict.fromkeys(map(ord, JOINERS))).isprintable():
         return "", [("name", "contains control characters; remove them")]
     return squeezed, []

@@ -9,9 +9,10 @@ from typing import Any
 from engine.models import tasks
 
 DOMAIN = "demo.localhost"
-# Most rows are held out: then the held-out reward does not jump by chance, and three steps of 16 prompts make an epoch, so that the
-# first and the last three steps see the same prompts and their difference says nothing about which prompts were drawn.
+# Most rows are held out: then the held-out reward does not jump by chance, and three steps make an epoch, so that the first and the
+# last three steps see the same prompts and their difference says nothing about which prompts were drawn.
 EVAL_SHARE = 2 / 3
+STEPS_PER_EPOCH = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +45,26 @@ def orders(model: str, learning_rate: float | None) -> list[Order]:
 
 
 def _arithmetic(model: str, learning_rate: float) -> list[Order]:
+    # The control looks for a movement of nothing, so it samples three times as much: at 16 × 8 chance alone moves the mean of three steps
+    # by 0.03, at 24 × 16 by 0.02.
+    prompts, group = (16, 8) if learning_rate else (24, 16)
+    rows = STEPS_PER_EPOCH * prompts
     spec = {
         "base_model": model,
-        "rollout": {"prompts_per_step": 16, "group_size": 8, "max_prompt_tokens": 24, "max_new_tokens": 8, "temperature": 1.0},
+        "rollout": {"prompts_per_step": prompts, "group_size": group, "max_prompt_tokens": 24, "max_new_tokens": 8, "temperature": 1.0},
         "lora": {"rank": 16, "alpha": 32},
         "train": {"steps": 30, "learning_rate": learning_rate},
-        "eval": {"every": 1, "max_rows": 96},
-        "seed": 11,
+        "eval": {"every": 1, "max_rows": round(EVAL_SHARE / (1 - EVAL_SHARE)) * rows},
+        "seed": 7,
     }
+    tenants = [
+        ("Abacus Labs", "Ada", "add", NUMBER),
+        ("Borealis Research", "Bela", "max", NUMBER),
+        ("Cormorant Systems", "Cleo", "reverse", EXACT),
+    ]
     return [
-        Order(tenant="Abacus Labs", person="Ada", task="add", rows=144, grader=NUMBER, spec=spec),
-        Order(tenant="Borealis Research", person="Bela", task="max", rows=144, grader=NUMBER, spec=spec),
-        Order(tenant="Cormorant Systems", person="Cleo", task="reverse", rows=144, grader=EXACT, spec=spec),
+        Order(tenant=tenant, person=person, task=task, rows=round(rows / (1 - EVAL_SHARE)), grader=grader, spec=spec)
+        for tenant, person, task, grader in tenants
     ]
 
 

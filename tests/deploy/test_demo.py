@@ -57,14 +57,17 @@ def test_three_tenants_train_different_tasks_long_enough_to_show_something():
 
 
 def test_the_first_and_the_last_three_steps_see_the_same_prompts():
-    for order in plan.orders("tiny-math", None):
+    for order in [*plan.orders("tiny-math", None), *plan.orders("tiny-math", 0.0)]:
         train_rows = order.rows - round(order.rows * plan.EVAL_SHARE)
         assert train_rows == 3 * order.spec["rollout"]["prompts_per_step"]
 
 
-def test_the_control_run_differs_in_the_learning_rate_only():
+def test_the_control_run_differs_in_the_learning_rate_and_in_how_much_it_samples():
     usual, control = (plan.orders("tiny-math", rate)[0].spec for rate in (None, 0.0))
     assert control["train"].pop("learning_rate") == 0 != usual["train"].pop("learning_rate")
+    sampled = [spec["rollout"].pop("prompts_per_step") * spec["rollout"].pop("group_size") for spec in (usual, control)]
+    held_out = [spec["eval"].pop("max_rows") for spec in (usual, control)]
+    assert (sampled, held_out) == ([128, 384], [96, 144])
     assert usual == control
 
 
