@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -303,6 +304,23 @@ async def test_a_bad_policy_or_mode_is_refused(world):
 async def test_the_policy_can_be_changed_while_running(world):
     assert (await world.manager.set_policy({"max_active": 1}))["max_active"] == 1
     assert (await world.manager.status())["slots"] == {"total": 1, "used": 0}
+
+
+async def test_an_operator_can_let_small_jobs_past_one_that_fills_the_memory(tmp_path):
+    world = World(tmp_path)
+    await world.open(policy=dataclasses.replace(policy(), kv_budget_bytes=100))
+    first, third = world.script.gate("rollout", "giant", 0), world.script.gate("rollout", "giant", 2)
+    await world.submit("giant", steps=3)
+    await world.called("rollout", "giant")
+    await world.submit("small", tenant="ten_b", steps=1)
+    assert (await world.seen("small", "waiting"))["data"]["code"] == "kv"
+    await world.manager.set_policy({"kv_hold": "rollout", "admission_order": "fair"})
+    first.set()
+    assert (await world.ended("small"))["small"]["state"] == "succeeded"
+    assert world.events("giant", "ended") == []
+    third.set()
+    await world.ended("giant")
+    await world.manager.stop()
 
 
 # Faults
