@@ -190,3 +190,14 @@ function sentenceCase(text) {
   const end = /[.!?…]$/.test(text) ? "" : ".";
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${end}`;
 }
+
+/** The latest warning of each code with how often it came, oldest first: eighteen equal boxes say no more than one. */
+export function latestWarnings(warnings) {
+  const latest = new Map();
+  for (const warning of warnings) {
+    const times = (latest.get(warning.code)?.times ?? 0) + 1;
+    latest.delete(warning.code);
+    latest.set(warning.code, { ...warning, times });
+  }
+  return [...latest.values()];
+}

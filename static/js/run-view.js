@@ -1,7 +1,7 @@
 // Fills the head of the run page from the state: badge, phase and why, figures, certificate, warnings, buttons.
 import { $, el, icon, write } from "./dom.js";
 import { count, duration, number, percent, signed, tiny } from "./format.js";
-import { derive, phaseText } from "./run-state.js";
+import { derive, latestWarnings, phaseText } from "./run-state.js";
 
 const OPEN = ["submitted", "queued", "running", "paused"];
 
@@ -70,13 +70,14 @@ function showWarnings(warnings) {
   const box = $("#run-warnings");
   if (box.dataset.count === String(warnings.length)) return;
   box.dataset.count = warnings.length;
-  box.replaceChildren(...warnings.slice(-3).map(notice));
+  box.replaceChildren(...latestWarnings(warnings).slice(-3).map(notice));
 }
 
 function notice(warning) {
   const who = warning.attribution ? ` (${warning.attribution})` : "";
+  const often = warning.times > 1 ? ` · ${warning.times} times so far` : "";
   const advice = warning.advice ? el("p", { class: "small soft" }, warning.advice) : null;
-  return el("div", { class: "notice notice-warn" }, icon("alert"), el("div", {}, el("p", {}, `${warning.message ?? warning.code}${who}`), advice));
+  return el("div", { class: "notice notice-warn" }, icon("alert"), el("div", {}, el("p", {}, `${warning.message ?? warning.code}${who}${often}`), advice));
 }
 
 /** Buttons follow the state that the events tell, never the click. */

@@ -115,3 +115,14 @@ def test_durations_on_an_axis_are_short(visit: Callable[..., Page]) -> None:
         }"""
     )
     assert told == ["0 s", "0.5 s", "45 s", "1m20", "59m59", "2h05"]
+
+
+def test_warnings_of_one_kind_are_shown_once_with_their_number(visit: Callable[..., Page]) -> None:
+    told = visit("/").evaluate(
+        """async () => {
+          const { latestWarnings } = await import("/static/js/run-state.js");
+          const said = [["no_signal", "step 1"], ["nonfinite", "step 2"], ["no_signal", "step 3"]];
+          return latestWarnings(said.map(([code, message]) => ({ code, message }))).map((w) => [w.message, w.times]);
+        }"""
+    )
+    assert told == [["step 2", 1], ["step 3", 2]]
