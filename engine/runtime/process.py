@@ -55,7 +55,10 @@ def load(name: str) -> Any:
 
 
 def children(*, named: str = "") -> list[int]:
-    """Process ids of this process's direct children whose title begins with ``named``."""
+    """Process ids of this process's direct children whose title begins with ``named``, or that multiprocessing has spawned.
+
+    The latter because a spawned process does not always succeed in giving itself a title.
+    """
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -63,9 +66,17 @@ def children(*, named: str = "") -> list[int]:
             title, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
         except (OSError, UnicodeDecodeError):  # no process, or one that ended meanwhile
             continue
-        if int(rest.split()[1]) == os.getpid() and title.startswith(named):
+        if int(rest.split()[1]) == os.getpid() and (title.startswith(named) or is_spawned(int(entry.name))):
             found.append(int(entry.name))
     return found
+
+
+def is_spawned(pid: int) -> bool:
+    """Whether ``pid`` runs what multiprocessing's ``spawn`` runs, under no other title."""
+    try:
+        return b"multiprocessing.spawn" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def watch(pids: list[int], on_exit: Callable[[int], None]) -> None:

@@ -19,7 +19,7 @@ from engine import settings as engine_settings
 from engine.blobs import BlobStore
 from engine.client import EngineClient
 from engine.follow import JobView
-from engine.runtime import reaper, run_file
+from engine.runtime import process, reaper, run_file
 from engine.runtime.child import EngineChild
 from engine.settings import EngineSettings
 from engine.spec import Submission
@@ -46,8 +46,10 @@ class TestEngine:
         return EngineClient(self.settings.engine_url, self.settings.secret())
 
     def processes(self, title: str) -> list[int]:
-        """Ids of this engine's processes whose title begins with ``title``."""
-        return [pid for pid in run_file.processes(self.settings) if _title(pid).startswith(title)]
+        """Ids of this engine's processes whose title begins with ``title``. vLLM's core, spawned, may have failed to give itself one."""
+        pids = run_file.processes(self.settings)
+        titled = [pid for pid in pids if _title(pid).startswith(title)]
+        return titled or [pid for pid in pids if title.startswith("VLLM") and process.is_spawned(pid)]
 
     def kill(self, title: str) -> int:
         (pid,) = self.processes(title)
