@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import subprocess
 import sys
 
@@ -37,3 +38,14 @@ def test_a_process_knows_its_children_by_title():
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_spawned_child_without_a_title_is_known_all_the_same():
+    spawn = multiprocessing.get_context("spawn")
+    child = spawn.Process(target=spawn.Event().wait)
+    child.start()
+    try:
+        assert child.pid in process.children(named="VLLM")
+    finally:
+        child.kill()
+        child.join()
