@@ -84,7 +84,8 @@ class Actors:
     async def http_ready(self, deadline_seconds: float) -> None:
         """Raises ``StartFailed`` when the port cannot be opened."""
         try:
-            await asyncio.wait_for(self._handles[names.HTTP].ready.remote(), deadline_seconds)
+            async with asyncio.timeout(deadline_seconds):
+                await self._handles[names.HTTP].ready.remote()
         except (RayActorError, TimeoutError) as error:
             raise StartFailed(f"{self._settings.engine_url} cannot be served: {error}") from error
 

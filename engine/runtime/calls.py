@@ -28,7 +28,9 @@ class Overdue(PortError):
 async def answer(ref: Any, *, deadline_seconds: float | None, what: str) -> Any:
     """The value of a Ray call (no deadline: None). Raises ``Died``, ``Gone``, ``Overdue`` or the actor's own ``PortError``."""
     try:
-        return await asyncio.wait_for(ref, deadline_seconds)
+        # Not asyncio.wait_for: before 3.12 it can swallow a cancellation that comes together with the answer.
+        async with asyncio.timeout(deadline_seconds):
+            return await ref
     except TimeoutError:
         raise Overdue(f"{what} did not answer within {deadline_seconds:g} s") from None
     except RayTaskError as error:

@@ -49,7 +49,8 @@ class EngineChild:
             preexec_fn=_die_with_parent,
         )
         try:
-            await asyncio.wait_for(self._ready(self._process), self._settings.start_deadline_seconds + STOP_SECONDS)
+            async with asyncio.timeout(self._settings.start_deadline_seconds + STOP_SECONDS):
+                await self._ready(self._process)
         except BaseException:
             await self.stop()
             raise
@@ -81,7 +82,8 @@ class EngineChild:
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):
+                return await self._process.wait()
         except TimeoutError:
             self._process.kill()
             return await self._process.wait()

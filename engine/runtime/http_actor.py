@@ -43,7 +43,8 @@ class ManagerDoor:
 
     async def health(self) -> dict[str, Any]:
         try:
-            return await asyncio.wait_for(self._find().health.remote(), LONGEST_CALL_SECONDS)
+            async with asyncio.timeout(LONGEST_CALL_SECONDS):
+                return await self._find().health.remote()
         except (RayActorError, TimeoutError):
             return {"ok": False, "stage": RESTARTING}
 

@@ -88,7 +88,8 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
     async def _idle(self) -> bool:
         """Wait for a wake-up; True when none came for ``ping_seconds``."""
         try:
-            await asyncio.wait_for(self.more.wait(), self.ping_seconds)
+            async with asyncio.timeout(self.ping_seconds):
+                await self.more.wait()
         except TimeoutError:
             return True
         finally:

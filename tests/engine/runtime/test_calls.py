@@ -1,0 +1,24 @@
+import asyncio
+
+import pytest
+
+from engine.runtime.calls import Overdue, answer
+
+pytestmark = pytest.mark.engine
+
+
+async def test_a_cancellation_that_comes_together_with_the_answer_still_cancels():
+    ref = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(answer(ref, deadline_seconds=60.0, what="a call"))
+    await asyncio.sleep(0)
+
+    ref.set_result("too late")
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_an_answer_that_never_comes_is_overdue():
+    with pytest.raises(Overdue, match="a call did not answer within 0.01 s"):
+        await answer(asyncio.get_running_loop().create_future(), deadline_seconds=0.01, what="a call")
