@@ -20,5 +20,5 @@ async def test_a_cancellation_that_comes_together_with_the_answer_still_cancels(
 
 
 async def test_an_answer_that_never_comes_is_overdue():
-    with pytest.raises(Overdue, match="a call did not answer within 0.01 s"):
+    with pytest.raises(Overdue, match="a call did not answer within"):
         await answer(asyncio.get_running_loop().create_future(), deadline_seconds=0.01, what="a call")
