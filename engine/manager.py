@@ -266,7 +266,7 @@ class Manager:
     async def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change fields of the running ``Policy``; it stays changed after a restart."""
         try:
-            policy = dataclasses.replace(self._driver.scheduler.policy, **changes)
+            policy = self._driver.scheduler.policy.changed(changes)
         except (TypeError, ValueError) as error:
             raise Invalid.of([("policy", str(error))]) from None
         await self._driver.say("", "policy", {"changes": changes})

@@ -26,7 +26,7 @@ class Admission:
         self.policy = policy
         self.mode: Mode = "open"
         self.slots = AdapterSlots(policy.max_active)
-        self.kv = KvAccount(policy.kv_budget_bytes)
+        self.kv = KvAccount(policy.kv_budget_bytes, _overcommit(policy))
         self.fair = FairShare()
         self._queue = self._new_queue()
         self._open: dict[str, int] = {}  # per tenant: jobs in the queue or in a place
@@ -105,7 +105,7 @@ class Admission:
         """Adopt ``policy`` while ``jobs`` (all open ones) stand where they are. Nobody loses a place."""
         self.policy = policy
         self.slots.total = policy.max_active
-        self.kv.budget_bytes = policy.kv_budget_bytes
+        self.kv.budget_bytes, self.kv.overcommit = policy.kv_budget_bytes, _overcommit(policy)
         for job in jobs:
             self._rehold(job)
         waiting = [job for job in jobs if job.phase == "queued"]
@@ -173,3 +173,7 @@ class Admission:
         self._running.pop(tenant, None)
         self.fair.leave(tenant)
         self._queue.unpark(tenant)
+
+
+def _overcommit(policy: Policy) -> float:
+    return 1.0 if policy.adaptive is None else policy.adaptive.overcommit

@@ -6,17 +6,21 @@ from __future__ import annotations
 class KvAccount:
     """Reservations against ``budget_bytes`` (None: unbounded). What ``reserve`` takes, ``release`` gives back, to the byte.
 
+    ``overcommit``: the multiple of the budget up to which is reserved, where something better than estimates bounds what really runs.
     A job larger than the whole budget fits only an empty account: it runs alone instead of never.
     Lowering the budget evicts nobody; it keeps newcomers out until enough has been released.
     """
 
-    def __init__(self, budget_bytes: int | None) -> None:
+    def __init__(self, budget_bytes: int | None, overcommit: float = 1.0) -> None:
         self.budget_bytes = budget_bytes
+        self.overcommit = overcommit
         self.reserved_bytes = 0
         self._held: dict[str, int] = {}
 
     def fits(self, kv_bytes: int) -> bool:
-        return self.budget_bytes is None or not self._held or self.reserved_bytes + kv_bytes <= self.budget_bytes
+        if self.budget_bytes is None or not self._held:
+            return True
+        return self.reserved_bytes + kv_bytes <= self.budget_bytes * self.overcommit
 
     def reserve(self, job: str, kv_bytes: int, *, force: bool = False) -> bool:
         """Reserve if it fits; ``force`` books it regardless (a live change of policy). Raises ``ValueError`` on a second reservation."""

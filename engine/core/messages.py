@@ -149,7 +149,7 @@ class AdmissionChanged(Fact):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KvSample(Fact):
-    """The sampler's own reading: ``used`` in 0..1, requests ``waiting``, ``preempted`` since the last sample."""
+    """The sampler's own reading: ``used`` in 0..1, requests ``waiting``, ``preempted`` since the last sample. See ``core.adaptive``."""
 
     used: float
     waiting: int

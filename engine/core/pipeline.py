@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.core.adaptive import Adaptive, Concurrency
 from engine.core.job import JobRecord
 from engine.core.line import Key, Line
 from engine.core.policy import Policy
@@ -29,6 +30,7 @@ class Pipeline:
         self.training = 0
         self.last_chances: set[str] = set()
         self.alone: str | None = None
+        self.concurrency = None if policy.adaptive is None else Concurrency(policy.adaptive)
         self._turns = 0
 
     # Lines
@@ -90,7 +92,13 @@ class Pipeline:
             return False
         if self.policy.max_rollouts is not None and self.rolling >= self.policy.max_rollouts:
             return False
+        if self.is_memory_full():
+            return False
         return not (self.policy.collocated and (self.training or (len(self.ready) and self._round_is_in())))
+
+    def is_memory_full(self) -> bool:
+        """Whether, by what was measured of the sampler's cache, no further job should roll out beside those that do."""
+        return self.concurrency is not None and self.rolling >= self.concurrency.limit
 
     # Work under way
 
@@ -117,6 +125,7 @@ class Pipeline:
     def change(self, policy: Policy, jobs: Iterable[JobRecord]) -> None:
         """Adopt ``policy`` while ``jobs`` (all open ones) stand where they are."""
         had_barrier, self.policy = self.policy.barrier, policy
+        self._change_adaptive(policy.adaptive)
         jobs = list(jobs)
         self.last_chances = {job.job for job in jobs if job.is_at_last_chance(policy.max_attempts) and job.phase in ("idle", "rollout")}
         self.alone = self.alone if self.alone in self.last_chances else None
@@ -130,6 +139,15 @@ class Pipeline:
             self.rounds.join(job.job for job in jobs if job.phase in ("idle", "rollout", "ready", "training"))
 
     # Inside
+
+    def _change_adaptive(self, adaptive: Adaptive | None) -> None:
+        """A limit that was found is kept under new parameters."""
+        if adaptive is None:
+            self.concurrency = None
+        elif self.concurrency is None:
+            self.concurrency = Concurrency(adaptive)
+        else:
+            self.concurrency.adaptive = adaptive
 
     def _round_is_in(self) -> bool:
         """Whether no barrier keeps ready batches from the trainer: every batch of the round is there, or no more will come."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
+
+from engine.core.adaptive import Adaptive
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +21,8 @@ class Policy:
     ``collocated``: one device set, so rollout and training exclude each other; switching costs nothing.
     ``kv_budget_bytes``: bound on the summed footprint of admitted jobs (None: unbounded). A job above it runs alone.
     ``kv_hold``: a job holds its footprint for ``life`` (admission to end) or only while in ``rollout``.
+    ``adaptive``: the number of jobs in rollout follows the sampler's measured memory, and the budget may be overcommitted by
+    ``adaptive.overcommit`` (None: estimates alone decide; see ``core.adaptive``).
     ``admission_order``: ``fifo`` by submission; ``priority`` where one priority point weighs as much as ``ageing_seconds`` of waiting, so
     nothing starves; ``fair`` by tenant, the least served per weight first (see ``core.fair``), and by priority within a tenant.
     """
@@ -27,6 +33,7 @@ class Policy:
     collocated: bool = False
     kv_budget_bytes: int | None = None
     kv_hold: Literal["life", "rollout"] = "life"
+    adaptive: Adaptive | None = None
     train_slots: int = 1
     admission_order: Literal["fifo", "fair", "priority"] = "fifo"
     train_order: Literal["fifo", "priority"] = "fifo"
@@ -34,15 +41,43 @@ class Policy:
     ageing_seconds: float = 600.0
 
     def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"policy.{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        for name in ("barrier", "collocated"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"policy.{name} must be true or false, got {getattr(self, name)!r}")
         for name in ("max_active", "train_slots", "max_attempts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"policy.{name} must be at least 1, got {getattr(self, name)}")
-        if self.max_rollouts is not None and self.max_rollouts < 1:
-            raise ValueError(f"policy.max_rollouts must be at least 1 or absent, got {self.max_rollouts}")
-        if self.kv_budget_bytes is not None and self.kv_budget_bytes < 1:
-            raise ValueError(f"policy.kv_budget_bytes must be positive or absent, got {self.kv_budget_bytes}")
-        if self.ageing_seconds <= 0:
+            _check_count(name, getattr(self, name))
+        for name in ("max_rollouts", "kv_budget_bytes"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name))
+        if not isinstance(self.adaptive, Adaptive | None):
+            raise ValueError(f"policy.adaptive must be an object or null, got {self.adaptive!r}")
+        if not 0 < self.ageing_seconds < float("inf"):
             raise ValueError(f"policy.ageing_seconds must be positive, got {self.ageing_seconds}")
+
+    def changed(self, changes: Mapping[str, Any]) -> Policy:
+        """This policy with some fields changed; ``adaptive`` may come as a mapping of its own fields, the others being the defaults.
+
+        Raises ``TypeError`` or ``ValueError`` that names what is wrong.
+        """
+        adaptive = changes.get("adaptive")
+        if isinstance(adaptive, Mapping):
+            if unknown := adaptive.keys() - {field.name for field in dataclasses.fields(Adaptive)}:
+                raise ValueError(f"policy.adaptive has no {', '.join(sorted(unknown))}")
+            changes = {**changes, "adaptive": Adaptive(**adaptive)}
+        if unknown := changes.keys() - {field.name for field in dataclasses.fields(self)}:
+            raise ValueError(f"a policy has no {', '.join(sorted(unknown))}")
+        return dataclasses.replace(self, **changes)
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"policy.{name} must be a whole number from 1, got {value!r}")
+
+
+_CHOICES = {name: get_args(get_type_hints(Policy)[name]) for name in ("kv_hold", "admission_order", "train_order")}
 
 
 def regime(name: str, *, slots: int, kv_budget_bytes: int | None = None, **changes: Any) -> Policy:

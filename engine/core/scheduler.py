@@ -48,7 +48,7 @@ class Scheduler:
             m.Reprioritised: self._reprioritised,
             m.PolicyChanged: self._policy_changed,
             m.AdmissionChanged: self._admission_changed,
-            m.KvSample: lambda fact: None,
+            m.KvSample: self._kv_sample,
             m.Tick: lambda fact: None,
         }
 
@@ -206,6 +206,12 @@ class Scheduler:
         jobs = list(self.jobs.values())
         self.admission.change(fact.policy, jobs)
         self.pipeline.change(fact.policy, jobs)
+
+    def _kv_sample(self, fact: m.KvSample) -> None:
+        pipeline = self.pipeline
+        if pipeline.concurrency is not None:
+            numbers = {"used": fact.used, "waiting": fact.waiting, "preempted": fact.preempted}
+            pipeline.concurrency.observe(at=fact.at, rolling=pipeline.rolling, **numbers)
 
     # Moves of one job
 

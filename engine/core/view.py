@@ -15,6 +15,7 @@ Code = Literal["", "kv", "slots", "tenant_cap", "admission", "paused", "barrier"
 TEXTS: dict[str, str] = {
     "": "running",
     "kv": "waits until enough KV-cache memory is free",
+    "memory": "waits until another rollout ends: the sampler's KV-cache memory is as full as it can be without losing speed",
     "slots": "waits for a free adapter slot",
     "tenant_cap": "waits for another job of its organisation to end: the plan's number of running jobs is reached",
     "admission": "waits because the operator has paused the start of new work",
@@ -107,4 +108,4 @@ def _why_idle(scheduler: Scheduler, job: JobRecord) -> tuple[Code, str]:
         return "rollouts", TEXTS["alone"]
     if policy.max_rollouts is not None and pipeline.rolling >= policy.max_rollouts:
         return "rollouts", TEXTS["rollouts"]
-    return "kv", TEXTS["kv"]
+    return "kv", TEXTS["memory" if pipeline.is_memory_full() else "kv"]
