@@ -79,6 +79,8 @@ class RolloutSummary(_Data):
     prompt_tokens: int
     sampled_tokens: int
     cached_tokens: int
+    env_tokens: int = 0  # what environments added between turns; prefill, like prompts
+    turns: int = 0  # sampled turns of all completions; 0: written before there were several
     rollout_seconds: float
     env_seconds: float
     reward_seconds: float

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from engine.environment_spec import Environment, SingleTurn
+
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -79,26 +81,15 @@ class MathGrader(_Strict):
 Grader = Annotated[Union[StringCheckGrader, NumericGrader, MathGrader], Field(discriminator="type")]
 
 
-class ToolWait(_Strict):
-    """A stand-in for a tool: each completion waits a lognormal time before it is graded. For benchmarks."""
-
-    median_seconds: Annotated[float, Field(gt=0, le=600)]
-    sigma: Annotated[float, Field(ge=0, le=5)] = 0.5
-    cap_seconds: Annotated[float, Field(gt=0, le=600)] = 600.0
-
-
 class RolloutSpec(_Strict):
     prompts_per_step: Annotated[int, Field(ge=1, le=4096, description="Different prompts in each training step (the batch).")] = 16
     group_size: Annotated[int, Field(ge=2, le=256, description="Completions sampled per prompt; a group is compared with itself.")] = 8
     max_prompt_tokens: Annotated[int, Field(ge=1, le=1_000_000, description="Longer prompts are refused before the job starts.")] = 64
-    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000, description="A completion is cut here and counted as truncated.")] = 32
+    max_new_tokens: Annotated[
+        int, Field(ge=1, le=1_000_000, description="A completion (each turn) is cut here and counted as truncated.")
+    ] = 32
     temperature: Annotated[float, Field(gt=0, le=2, description="Sampling temperature; 1 is the model's own distribution.")] = 1.0
     ignore_eos: Annotated[bool, Field(description="Sample max_new_tokens always: the end token ends nothing. For benchmarks.")] = False
-    tool_wait: ToolWait | None = None
-
-    @property
-    def context_tokens(self) -> int:
-        return self.max_prompt_tokens + self.max_new_tokens
 
     @property
     def completions_per_step(self) -> int:
@@ -157,11 +148,18 @@ class JobSpec(_Strict):
     base_model: Annotated[str, Field(min_length=1, max_length=200)]
     dataset: DatasetRef
     grader: Grader
+    environment: Environment = SingleTurn()
     rollout: RolloutSpec = RolloutSpec()
     lora: LoraSpec = LoraSpec()
     train: TrainSpec = TrainSpec()
     eval: EvalSpec = EvalSpec()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    @property
+    def context_tokens(self) -> int:
+        """Of one completion at its longest: the prompt, every turn, and what the environment adds between them."""
+        sampled = self.environment.most_turns * self.rollout.max_new_tokens
+        return self.rollout.max_prompt_tokens + sampled + self.environment.most_added_tokens
 
     @model_validator(mode="after")
     def _enough_rows(self) -> JobSpec:
@@ -220,7 +218,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 def kv_bytes(spec: JobSpec, kv_bytes_per_token: int) -> int:
     """Estimated KV-cache footprint of one step: every completion of the batch at full context."""
-    return kv_bytes_per_token * spec.rollout.context_tokens * spec.rollout.completions_per_step
+    return kv_bytes_per_token * spec.context_tokens * spec.rollout.completions_per_step
 
 
 def check_against(spec: JobSpec, model: ModelInfo) -> None:
@@ -234,13 +232,19 @@ def check_against(spec: JobSpec, model: ModelInfo) -> None:
         problems.append(
             ("lora.target_modules", f"{model.name} has no adapter on {', '.join(extra)}; it offers {', '.join(model.target_modules)}")
         )
-    if spec.rollout.context_tokens > model.max_context_tokens:
+    if spec.context_tokens > model.max_context_tokens:
         problems.append(
             (
                 "rollout.max_new_tokens",
-                f"prompt and completion together may take {model.max_context_tokens} tokens on {model.name}, got "
-                f"{spec.rollout.max_prompt_tokens} + {spec.rollout.max_new_tokens} = {spec.rollout.context_tokens}",
+                f"prompt and completion together may take {model.max_context_tokens} tokens on {model.name}, got {_context_sum(spec)}",
             )
         )
     if problems:
         raise SpecError(problems)
+
+
+def _context_sum(spec: JobSpec) -> str:
+    rollout, turns, added = spec.rollout, spec.environment.most_turns, spec.environment.most_added_tokens
+    sampled = f"{rollout.max_new_tokens}" if turns == 1 else f"{turns} turns of {rollout.max_new_tokens}"
+    observed = f" + {added} of the environment" if added else ""
+    return f"{rollout.max_prompt_tokens} + {sampled}{observed} = {spec.context_tokens}"

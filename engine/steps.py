@@ -67,7 +67,7 @@ def step_data(*, ready: dict[str, Any], metrics: dict[str, Any], times: TrainTim
         "rollout": summary,
         "certificate": _certificate(ready["certificate"], metrics),
         **trained,
-        "tokens": {"prefill": summary["prompt_tokens"], "sampled": summary["sampled_tokens"], **metrics.get("tokens", {})},
+        "tokens": {"prefill": _prefill_tokens(summary), "sampled": summary["sampled_tokens"], **metrics.get("tokens", {})},
         "attribution": "user",
         "seconds": _phase_seconds(spans, summary),
         "spans": spans,
@@ -103,6 +103,11 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _prefill_tokens(summary: dict[str, Any]) -> int:
+    """Prompts, and what environments added: read by the model, not sampled."""
+    return summary["prompt_tokens"] + summary.get("env_tokens", 0)
 
 
 def _certificate(sampled: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One sampled completion with everything that training needs, and the batch file that holds a step's worth of them.
+"""One sampled completion, of one turn or several, with everything that training needs, and the batch file that holds a step's worth.
 
 The encoding is msgpack through msgspec: typed, no code on load, token ids byte for byte as sampled.
 """
@@ -10,10 +10,21 @@ from typing import Any
 import msgspec
 
 
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """``sampled`` tokens of the policy's, then ``added`` tokens of the environment's. ``text`` and ``observation`` are the same as text."""
+
+    sampled: int
+    added: int
+    text: str
+    observation: str = ""
+
+
 class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     """``prompt_ids`` and ``completion_ids`` are the sampler's own ids, never re-tokenised.
 
-    ``logprobs``: one natural-log probability per completion token, of the distribution it was sampled from (temperature applied).
+    ``turns`` says which of ``completion_ids`` were sampled and which the environment added; empty: all of them were sampled, in one turn.
+    ``logprobs``: one natural-log probability per *sampled* token, of the distribution it was sampled from (temperature applied).
+    ``text``: of the last turn, which is what was graded. ``finish_reason``: of the last turn. ``seed``: of the first.
     ``reward`` is None when grading failed (``invalid`` says why) — never 0 for "could not grade".
     """
 
@@ -32,6 +43,22 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     reward: float | None
     components: dict[str, float | None] = {}
     invalid: str | None = None
+    turns: list[Turn] = []
+
+    @property
+    def sampled_tokens(self) -> int:
+        return sum(turn.sampled for turn in self.turns) if self.turns else len(self.completion_ids)
+
+    @property
+    def added_tokens(self) -> int:
+        """Tokens of the environment: read by the model, never sampled, never trained on."""
+        return sum(turn.added for turn in self.turns)
+
+    def sampled_mask(self) -> list[bool]:
+        """One truth per completion token: whether the policy sampled it."""
+        if not self.turns:
+            return [True] * len(self.completion_ids)
+        return [sampled for turn in self.turns for sampled in [True] * turn.sampled + [False] * turn.added]
 
 
 class RolloutBatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,6 @@ class Load:
 
     def spec(self, dataset: DatasetRef, *, seed: int) -> dict[str, Any]:
         """A ``JobSpec`` as JSON. The end token ends nothing, so that every step samples the same number of tokens."""
-        wait = None if self.tool_seconds is None else {"median_seconds": self.tool_seconds, "sigma": 0.5, "cap_seconds": 3.0}
         return {
             "base_model": self.model,
             "dataset": dataset,
@@ -45,12 +44,18 @@ class Load:
                 "max_prompt_tokens": self.prompt_tokens,
                 "max_new_tokens": self.new_tokens,
                 "ignore_eos": True,
-                "tool_wait": wait,
             },
+            "environment": self._environment(),
             "lora": {"rank": 8, "alpha": 16},
             "train": {"steps": self.steps, "learning_rate": self.learning_rate},
             "seed": seed,
         }
+
+    def _environment(self) -> dict[str, Any]:
+        if self.tool_seconds is None:
+            return {"type": "single_turn"}
+        latency = {"median_seconds": self.tool_seconds, "sigma": 0.5, "cap_seconds": 3.0}
+        return {"type": "stand_in", "tool_turns": 1, "answer_turn": False, "latency": latency}
 
 
 _PLAIN = {

@@ -1,30 +1,39 @@
-"""Episodes: from dataset rows to graded trajectories. Each completion goes its own way (sample → grade), none waits for the batch.
+"""Episodes: from dataset rows to graded trajectories. Each completion goes its own way, none waits for the batch:
 
-An episode is single-turn for now: one prompt, one completion. What it needs of the world comes in as ``EpisodeTools``.
+    sample a turn → ask the environment ─┬─ its text, as tokens behind the turn's own → sample the next turn …
+                                         └─ nothing: the episode is over → grade the last turn
+
+Token ids are kept as they were sampled: a turn's prompt is the last one's prompt, its sampled ids, and the ids of what the environment
+said. What an episode needs of the world comes in as ``EpisodeTools``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import random
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from engine.environment_spec import Environment
 from engine.ports import AdapterRef, PortError, Row
+from engine.rollout.envs import Sleep, make_env
 from engine.rollout.sampling import Grading, Sampled, SampleParams, Sampler, Tokens, completion_seed
-from engine.spec import Grader, ToolWait
-from engine.trajectory import Trajectory
+from engine.spec import Grader
+from engine.trajectory import Trajectory, Turn
+
+# From when to when, on the tools' clock.
+Span = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpisodeTools:
-    """``clock``: monotonic seconds."""
+    """``clock``: monotonic seconds. ``sleep``: how an environment waits."""
 
     sampler: Sampler
     tokens: Tokens
     grading: Grading
     clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,19 +49,32 @@ class EpisodePlan:
     max_new_tokens: int
     temperature: float
     priority: int
+    environment: Environment
     ignore_eos: bool = False
-    tool_wait: ToolWait | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Played:
-    """When the completion was whole, when its tools had answered, and when its reward was there, on the tools' clock."""
+    """An episode that is over, and when it was sampling, when it waited for its environment, and when it was graded."""
 
     trajectory: Trajectory
     cached_tokens: int
-    sampled_at: float
-    acted_at: float
-    graded_at: float
+    sampling: list[Span]
+    acting: list[Span]
+    grading: Span
+
+
+@dataclass(kw_only=True, slots=True)
+class _Story:
+    """What was said so far. ``ids``: the prompt and everything since; a new list each turn, since a sampler may hold on to the last."""
+
+    ids: list[int]
+    turns: list[Turn] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: str = ""
+    cached_tokens: int = 0
+    sampling: list[Span] = field(default_factory=list)
+    acting: list[Span] = field(default_factory=list)
 
 
 async def play(plan: EpisodePlan, rows: Sequence[Row], tools: EpisodeTools) -> list[Played]:
@@ -89,16 +111,8 @@ def _prompt(plan: EpisodePlan, row: Row, tokens: Tokens) -> list[int]:
 
 
 async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: int, tools: EpisodeTools) -> Played:
-    seed = completion_seed(plan.seed, plan.adapter.version, row.row, sample)
-    params = SampleParams(
-        max_new_tokens=plan.max_new_tokens, temperature=plan.temperature, seed=seed, priority=plan.priority, ignore_eos=plan.ignore_eos
-    )
-    sampled = await tools.sampler.sample(plan.adapter, prompt_ids, params)
-    sampled_at = tools.clock()
-    if plan.tool_wait is not None:
-        await asyncio.sleep(tool_seconds(plan.tool_wait, seed))
-    acted_at = tools.clock()
-    text = tools.tokens.decode(sampled.completion_ids)
+    story = await _converse(plan, row, prompt_ids, sample, tools)
+    text, started_at = story.turns[-1].text, tools.clock()
     result = await tools.grading.grade(plan.grader, text, row.item)
     return Played(
         trajectory=Trajectory(
@@ -108,26 +122,56 @@ async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: i
             load_id=plan.adapter.load_id,
             row=row.row,
             sample=sample,
-            seed=seed,
+            seed=completion_seed(plan.seed, plan.adapter.version, row.row, sample),
             prompt_ids=prompt_ids,
-            completion_ids=sampled.completion_ids,
-            logprobs=_checked(sampled),
+            completion_ids=story.ids[len(prompt_ids) :],
+            logprobs=story.logprobs,
             text=text,
-            finish_reason=sampled.finish_reason,
+            finish_reason=story.finish_reason,
             reward=result.reward,
             components={plan.grader.name: result.reward},
             invalid=result.invalid,
+            turns=story.turns if len(story.turns) > 1 else [],
         ),
-        cached_tokens=sampled.cached_tokens,
-        sampled_at=sampled_at,
-        acted_at=acted_at,
-        graded_at=tools.clock(),
+        cached_tokens=story.cached_tokens,
+        sampling=story.sampling,
+        acting=story.acting,
+        grading=(started_at, tools.clock()),
     )
 
 
-def tool_seconds(wait: ToolWait, seed: int) -> float:
-    """How long the stand-in for a tool takes for the completion of ``seed``."""
-    return min(wait.cap_seconds, random.Random(seed).lognormvariate(math.log(wait.median_seconds), wait.sigma))
+async def _converse(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: int, tools: EpisodeTools) -> _Story:
+    story, env = _Story(ids=prompt_ids), make_env(plan.environment, sleep=tools.sleep)
+    for turn in itertools.count():
+        seed = completion_seed(plan.seed, plan.adapter.version, row.row, sample, turn)
+        started_at = tools.clock()
+        sampled = await tools.sampler.sample(plan.adapter, story.ids, _params(plan, seed))
+        sampled_at = tools.clock()
+        text = tools.tokens.decode(sampled.completion_ids)
+        observation = await env.reply(text, turn=turn, seed=seed)
+        story.sampling.append((started_at, sampled_at))
+        story.acting.append((sampled_at, tools.clock()))
+        if observation is None:
+            _tell(story, sampled, text)
+            break
+        added = tools.tokens.observe(observation, after=sampled.completion_ids, most=env.max_observation_tokens)
+        _tell(story, sampled, text, observation, added)
+    return story
+
+
+def _tell(story: _Story, sampled: Sampled, text: str, observation: str = "", added: Sequence[int] = ()) -> None:
+    """Append one turn to ``story``."""
+    story.ids = [*story.ids, *sampled.completion_ids, *added]
+    story.logprobs += _checked(sampled)
+    story.turns.append(Turn(sampled=len(sampled.completion_ids), added=len(added), text=text, observation=observation))
+    story.finish_reason = sampled.finish_reason
+    story.cached_tokens += sampled.cached_tokens
+
+
+def _params(plan: EpisodePlan, seed: int) -> SampleParams:
+    return SampleParams(
+        max_new_tokens=plan.max_new_tokens, temperature=plan.temperature, seed=seed, priority=plan.priority, ignore_eos=plan.ignore_eos
+    )
 
 
 def _checked(sampled: Sampled) -> list[float]:

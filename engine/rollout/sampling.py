@@ -52,12 +52,19 @@ class Tokens(Protocol):
         """Text of sampled ids, without special tokens."""
         ...
 
+    def observe(self, text: str, *, after: list[int], most: int) -> list[int]:
+        """At most ``most`` token ids that follow the sampled turn ``after``: its end in the chat template's form unless it was sampled,
+        ``text`` (cut if need be) as the user's next message, and the model's prompt for an answer. Raises ``PortError``.
+        """
+        ...
+
 
 class Grading(Protocol):
     async def grade(self, grader: Grader, text: str, item: Mapping[str, Any]) -> GradeResult: ...
 
 
-def completion_seed(seed: int, version: int, row: int, sample: int) -> int:
-    """The sampling seed of one completion: a fixed hash, so that a redone attempt samples the same tokens. In 0..2**62."""
-    digest = hashlib.blake2b(f"{seed}/{version}/{row}/{sample}".encode(), digest_size=8).digest()
+def completion_seed(seed: int, version: int, row: int, sample: int, turn: int = 0) -> int:
+    """The sampling seed of one turn of a completion: a fixed hash, so that a redone attempt samples the same tokens. In 0..2**62."""
+    name = f"{seed}/{version}/{row}/{sample}" + (f"/{turn}" if turn else "")
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 2

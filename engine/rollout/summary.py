@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.events import EvalData, RolloutSummary
-from engine.rollout.episodes import Played
+from engine.rollout.episodes import Played, Span
 
 
 def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: float) -> RolloutSummary:
-    """``played`` in batch order. Phases follow the batch's critical path, so they add up to its duration: ``rollout_seconds`` until the
-    last completion was sampled, ``env_seconds`` what tools and ``reward_seconds`` what grading took beyond that.
-    Rewards are over valid gradings; 0 when there is none.
+    """``played`` in batch order. The phases add up to the batch's duration: ``reward_seconds`` while it was graded and nothing else of it
+    was under way, ``env_seconds`` while nothing of it was sampled but some waited for their tools, ``rollout_seconds`` all the rest.
+    Lengths are of sampled tokens. Rewards are over valid gradings; 0 when there is none.
     """
     trajectories = [p.trajectory for p in played]
     rewards = [t.reward for t in trajectories if t.reward is not None]
     groups = [[t.reward for t in trajectories[i : i + group_size]] for i in range(0, len(trajectories), group_size)]
-    lengths = [len(t.completion_ids) for t in trajectories]
-    sampled_at = max(p.sampled_at for p in played)
-    acted_at = max(p.acted_at for p in played)
+    lengths = [t.sampled_tokens for t in trajectories]
+    env_seconds, reward_seconds = _env_and_reward_seconds(played)
     return RolloutSummary(
         completions=len(played),
         reward_mean=statistics.fmean(rewards) if rewards else 0.0,
@@ -36,10 +36,28 @@ def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: fl
         prompt_tokens=sum(len(t.prompt_ids) for t in trajectories),
         sampled_tokens=sum(lengths),
         cached_tokens=sum(p.cached_tokens for p in played),
-        rollout_seconds=sampled_at - started_at,
-        env_seconds=acted_at - sampled_at,
-        reward_seconds=max(p.graded_at for p in played) - acted_at,
+        env_tokens=sum(t.added_tokens for t in trajectories),
+        turns=sum(len(t.turns) or 1 for t in trajectories),
+        rollout_seconds=max(p.grading[1] for p in played) - started_at - env_seconds - reward_seconds,
+        env_seconds=env_seconds,
+        reward_seconds=reward_seconds,
     )
+
+
+def _env_and_reward_seconds(played: Sequence[Played]) -> tuple[float, float]:
+    sampling = [span for p in played for span in p.sampling]
+    working = sampling + [span for p in played for span in p.acting]
+    sampled, worked = _covered_seconds(sampling), _covered_seconds(working)
+    return worked - sampled, _covered_seconds(working + [p.grading for p in played]) - worked
+
+
+def _covered_seconds(spans: Iterable[Span]) -> float:
+    """The length of the union of ``spans``."""
+    total, reached = 0.0, -math.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def eval_data(played: Sequence[Played], *, version: int, temperature: float, seconds: float) -> EvalData:
@@ -51,6 +69,6 @@ def eval_data(played: Sequence[Played], *, version: int, temperature: float, sec
         reward_mean=statistics.fmean(rewards) if rewards else 0.0,
         invalid=len(played) - len(rewards),
         temperature=temperature,
-        sampled_tokens=sum(len(p.trajectory.completion_ids) for p in played),
+        sampled_tokens=sum(p.trajectory.sampled_tokens for p in played),
         seconds=seconds,
     )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from copy import deepcopy
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from engine.ports import PortError
+
+# Stand for the texts of a turn and of an observation while the chat template is asked what it writes around them.
+TURN_MARK, OBSERVATION_MARK = "\u241eturn\u241e", "\u241eobservation\u241e"
 
 
 class ModelTokens:
@@ -24,6 +30,36 @@ class ModelTokens:
 
     def decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def observe(self, text: str, *, after: list[int], most: int) -> list[int]:
+        before, behind = self._around_observation
+        if before and after and before[0] == after[-1]:  # the turn's end was sampled
+            before = before[1:]
+        room = most - len(before) - len(behind)
+        if room < 0:
+            raise PortError(
+                f"the chat template alone takes {most - room} tokens per observation; environment.max_observation_tokens allows {most}",
+                attribution="user",
+            )
+        # Its text is data: the name of a special token in it must not become that token.
+        ids = self._plain(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return [*before, *ids[:room], *behind]
+
+    @cached_property
+    def _plain(self) -> PreTrainedTokenizerBase:
+        """A copy: how special tokens are read is a state of the tokenizer, and prompts are rendered in other threads."""
+        return deepcopy(self._tokenizer)
+
+    @cached_property
+    def _around_observation(self) -> tuple[list[int], list[int]]:
+        """What the template writes between a sampled turn and the text of the user's next message, and after that text."""
+        chat = [("user", "?"), ("assistant", TURN_MARK), ("user", OBSERVATION_MARK)]
+        messages = [{"role": role, "content": content} for role, content in chat]
+        rendered = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        before, found, behind = rendered.partition(TURN_MARK)[2].partition(OBSERVATION_MARK)
+        if not found:
+            raise PortError("the model's chat template has no place for a message after an answer: only single_turn works with it")
+        return tuple(self._tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, behind))
 
     def _render(self, messages: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
         chat = [{"role": role, "content": content} for role, content in messages]

@@ -127,7 +127,7 @@ class RolloutWorker:
             temperature=spec.rollout.temperature,
             priority=ROLLOUT_PRIORITY,
             ignore_eos=spec.rollout.ignore_eos,
-            tool_wait=spec.rollout.tool_wait,
+            environment=spec.environment,
         )
         played = await play(plan, request.rows, self._tools)
         summary = rollout_summary(played, group_size=plan.samples, started_at=started_at).model_dump()
@@ -146,6 +146,7 @@ class RolloutWorker:
             max_new_tokens=spec.rollout.max_new_tokens,
             temperature=spec.eval.temperature,
             priority=EVALUATION_PRIORITY,
+            environment=spec.environment,
         )
         played = await play(plan, request.rows[: spec.eval.max_rows], self._tools)
         data = eval_data(played, version=adapter.version, temperature=plan.temperature, seconds=self._clock() - started_at)

@@ -22,7 +22,7 @@ class StepBatch:
 
     @property
     def trained_tokens(self) -> int:
-        return sum(len(self.trajectories[index].completion_ids) for index in self.training)
+        return sum(self.trajectories[index].sampled_tokens for index in self.training)
 
 
 def open_batch(request: TrainRequest) -> StepBatch:
@@ -32,7 +32,7 @@ def open_batch(request: TrainRequest) -> StepBatch:
     for trajectory in batch.trajectories:
         _check(trajectory)
     advantages = grpo_advantages([t.reward for t in batch.trajectories], batch.group_size)
-    learns = [value != 0.0 and bool(t.completion_ids) for value, t in zip(advantages.values, batch.trajectories, strict=True)]
+    learns = [value != 0.0 and t.sampled_tokens > 0 for value, t in zip(advantages.values, batch.trajectories, strict=True)]
     return StepBatch(
         trajectories=batch.trajectories,
         advantages=advantages,
@@ -46,7 +46,9 @@ def _check(trajectory: Trajectory) -> None:
     place = f"row {trajectory.row}, sample {trajectory.sample}"
     if not trajectory.prompt_ids:
         raise PortError(f"{place}: the prompt has no tokens")
-    if len(trajectory.logprobs) != len(trajectory.completion_ids):
-        raise PortError(f"{place}: {len(trajectory.logprobs)} log-probabilities for {len(trajectory.completion_ids)} sampled tokens")
+    if len(trajectory.logprobs) != trajectory.sampled_tokens:
+        raise PortError(f"{place}: {len(trajectory.logprobs)} log-probabilities for {trajectory.sampled_tokens} sampled tokens")
+    if (told := trajectory.sampled_tokens + trajectory.added_tokens) != len(trajectory.completion_ids):
+        raise PortError(f"{place}: turns of {told} tokens in a completion of {len(trajectory.completion_ids)}")
     if trajectory.reward is not None and not math.isfinite(trajectory.reward):
         raise PortError(f"{place}: the reward is {trajectory.reward}", attribution="reward")

@@ -15,7 +15,8 @@ from engine.trajectory import Trajectory
 class MicroBatch:
     """B completions, right-padded to T tokens. ``members``: their indices in the step's trajectories; tensors follow that order.
 
-    ``mask_BT`` is true on the sampled tokens. ``sampler_logprobs_BT`` stands at the token it belongs to, 0 elsewhere.
+    ``mask_BT`` is true on the sampled tokens: neither on prompts nor on what an environment added between turns.
+    ``sampler_logprobs_BT`` stands at the token it belongs to, 0 elsewhere.
     """
 
     members: tuple[int, ...]
@@ -57,14 +58,20 @@ def pack(trajectories: Sequence[Trajectory], members: tuple[int, ...], *, device
     chosen = [trajectories[index] for index in members]
     width = max((token_count(t) for t in chosen), default=2)
     ids = [_padded([*t.prompt_ids, *t.completion_ids], width, 0) for t in chosen] or [[0] * width]
-    mask = [_placed(t, [True] * len(t.completion_ids), width, False) for t in chosen] or [[False] * width]
-    logprobs = [_placed(t, t.logprobs, width, 0.0) for t in chosen] or [[0.0] * width]
+    mask = [_placed(t, t.sampled_mask(), width, False) for t in chosen] or [[False] * width]
+    logprobs = [_placed(t, _spread(t), width, 0.0) for t in chosen] or [[0.0] * width]
     return MicroBatch(
         members=members,
         ids_BT=torch.tensor(ids, dtype=torch.long, device=device),
         mask_BT=torch.tensor(mask, dtype=torch.bool, device=device),
         sampler_logprobs_BT=torch.tensor(logprobs, dtype=torch.float32, device=device),
     )
+
+
+def _spread(trajectory: Trajectory) -> list[float]:
+    """The log-probabilities at their tokens, 0 at those of the environment."""
+    logprobs = iter(trajectory.logprobs)
+    return [next(logprobs) if sampled else 0.0 for sampled in trajectory.sampled_mask()]
 
 
 def _placed(trajectory: Trajectory, values: list, width: int, filler: float | bool) -> list:

@@ -120,7 +120,7 @@ def _score(scorer: TokenScorer, micro: MicroBatch, batch: StepBatch, spec: JobSp
 
 def _per_completion(micro: MicroBatch, batch: StepBatch) -> tuple[Tensor, Tensor]:
     """Advantages and loss weights of the micro-batch's rows, of shape B; zeros for the row of an empty one."""
-    rows = [(batch.advantages.values[i], len(batch.trajectories[i].completion_ids)) for i in micro.members]
+    rows = [(batch.advantages.values[i], batch.trajectories[i].sampled_tokens) for i in micro.members]
     pairs = [(value, grpo_weight(completion_tokens=tokens, graded_completions=batch.graded)) for value, tokens in rows] or [(0.0, 0.0)]
     advantages_B, weights_B = torch.tensor(pairs, dtype=torch.float32, device=micro.ids_BT.device).unbind(-1)
     return advantages_B, weights_B

@@ -64,8 +64,8 @@ def test_a_batch_from_two_loads_is_refused():
         certified(replace(found, trajectories=[replace(found.trajectories[0], load_id=8), *found.trajectories[1:]]))
 
 
-def measured(**metrics) -> dict:
-    summary = batch().summary | {"env_seconds": 0.5, "reward_seconds": 1.5}
+def measured(added_tokens: int = 0, **metrics) -> dict:
+    summary = batch().summary | {"env_seconds": 0.5, "reward_seconds": 1.5, "env_tokens": added_tokens}
     ready = rollout_ready_data(
         version=1, attempt=2, summary=summary, certificate=certified(batch()), idle_since=100.0, started=101.0, ready=111.0
     )
@@ -100,3 +100,9 @@ def test_a_figure_that_is_no_number_is_none_and_never_zero():
     step = measured(loss=math.nan, grad_norm=math.inf, skipped="nonfinite")
     assert (step["loss"], step["grad_norm"], step["skipped"]) == (None, None, "nonfinite")
     assert finite({"a": [math.nan, 1.0, "x"], "b": (-math.inf,)}) == {"a": [None, 1.0, "x"], "b": [None]}
+
+
+def test_what_environments_added_is_billed_as_prefill():
+    plain, told = measured()["tokens"], measured(added_tokens=50)["tokens"]
+
+    assert (told["prefill"], told["sampled"]) == (plain["prefill"] + 50, plain["sampled"])

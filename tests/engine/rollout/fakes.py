@@ -21,6 +21,9 @@ class FakeTokens:
     def decode(self, ids: list[int]) -> str:
         return "".join(map(chr, ids))
 
+    def observe(self, text: str, *, after: list[int], most: int) -> list[int]:
+        return [ord(c) for c in f"[{text}]"][:most]
+
 
 class FakeSampler:
     """Answers with ``says(prompt, params)``; ``hold`` keeps every completion until it is set."""

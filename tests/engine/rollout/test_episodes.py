@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
+from engine.environment_spec import Latency, SingleTurn, StandIn
 from engine.ports import AdapterRef, PortError
-from engine.rollout.episodes import EpisodePlan, EpisodeTools, play, tool_seconds
+from engine.rollout.envs import wait_seconds
+from engine.rollout.episodes import EpisodePlan, EpisodeTools, play
 from engine.rollout.sampling import completion_seed
-from engine.spec import NumericGrader, ToolWait
+from engine.spec import NumericGrader
 from tests.engine.rollout.fakes import FakeClock, FakeGrading, FakeSampler, FakeTokens, row
 
 
@@ -22,6 +24,7 @@ def plan(**changes) -> EpisodePlan:
         "max_new_tokens": 8,
         "temperature": 0.7,
         "priority": 0,
+        "environment": SingleTurn(),
     }
     return EpisodePlan(**values | changes)
 
@@ -118,15 +121,104 @@ async def test_log_probabilities_must_match_the_tokens():
 
 
 def test_a_tool_s_time_is_lognormal_capped_and_the_same_for_the_same_seed():
-    wait = ToolWait(median_seconds=0.5, sigma=0.5, cap_seconds=1.0)
-    seconds = sorted(tool_seconds(wait, seed) for seed in range(2000))
+    latency = Latency(median_seconds=0.5, sigma=0.5, cap_seconds=1.0)
+    seconds = sorted(wait_seconds(latency, seed) for seed in range(2000))
 
     assert seconds[1000] == pytest.approx(0.5, rel=0.1)
     assert seconds[-1] == 1.0
-    assert tool_seconds(wait, 7) == tool_seconds(wait, 7)
+    assert wait_seconds(latency, 7) == wait_seconds(latency, 7)
 
 
-async def test_a_tool_is_waited_for_between_sampling_and_grading():
-    (played,) = await play(plan(samples=1, tool_wait=ToolWait(median_seconds=0.001, sigma=0)), [row(5)], tools(FakeSampler()))
+class Waits:
+    """Notes how long each wait would be; ``hold`` keeps them all."""
 
-    assert played.sampled_at < played.acted_at < played.graded_at
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.hold: asyncio.Event | None = None
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await (self.hold.wait() if self.hold else asyncio.sleep(0))
+
+
+def stand_in(**changes) -> StandIn:
+    return StandIn(**{"type": "stand_in", "latency": Latency(median_seconds=0.5), "observation": "found"} | changes)
+
+
+def with_waits(sampler: FakeSampler, waits: Waits) -> EpisodeTools:
+    return EpisodeTools(sampler=sampler, tokens=FakeTokens(), grading=FakeGrading(), clock=FakeClock(), sleep=waits)
+
+
+def turn_by_turn(prompt: str, _) -> str:
+    return f"t{prompt.count('[')}"
+
+
+async def test_a_turn_is_prompted_with_all_ids_before_it_as_they_were():
+    sampler = FakeSampler(turn_by_turn)
+    (played,) = await play(plan(samples=1, environment=stand_in(tool_turns=2)), [row(5, "q")], with_waits(sampler, Waits()))
+
+    assert [prompt for _, prompt, _ in sampler.asked] == ["q", "qt0[found]", "qt0[found]t1[found]"]
+    assert FakeTokens().decode(played.trajectory.completion_ids) == "t0[found]t1[found]t2"
+
+
+async def test_only_sampled_tokens_have_log_probabilities_and_are_marked_as_sampled():
+    tools = with_waits(FakeSampler(turn_by_turn), Waits())
+    (played,) = await play(plan(samples=1, environment=stand_in()), [row(5)], tools)
+    t = played.trajectory
+
+    assert "".join(".x"[yes] for yes in t.sampled_mask()) == "xx.......xx"
+    assert (t.logprobs, t.sampled_tokens, t.added_tokens) == ([-0.5] * 4, 4, 7)
+    assert [(turn.text, turn.observation) for turn in t.turns] == [("t0", "found"), ("t1", "")]
+
+
+async def test_the_last_turn_is_what_is_graded():
+    grading = FakeGrading()
+    tools = EpisodeTools(sampler=FakeSampler(turn_by_turn), tokens=FakeTokens(), grading=grading, clock=FakeClock(), sleep=Waits())
+    (played,) = await play(plan(samples=1, environment=stand_in()), [row(5)], tools)
+
+    assert (grading.graded, played.trajectory.text) == (["t1"], "t1")
+
+
+async def test_each_turn_has_a_seed_and_a_wait_of_its_own_that_a_new_attempt_repeats():
+    first, again, waits, waits_again = FakeSampler(turn_by_turn), FakeSampler(turn_by_turn), Waits(), Waits()
+    environment = stand_in(tool_turns=2)
+    await play(plan(attempt=1, environment=environment), [row(5)], with_waits(first, waits))
+    await play(plan(attempt=2, environment=environment), [row(5)], with_waits(again, waits_again))
+
+    assert len({params.seed for _, _, params in first.asked}) == len(first.asked) == 6
+    assert [params.seed for _, _, params in first.asked] == [params.seed for _, _, params in again.asked]
+    assert len(set(waits.seconds)) == 4
+    assert waits.seconds == waits_again.seconds
+
+
+async def test_without_an_answer_turn_the_episode_ends_with_its_last_wait_and_adds_nothing_behind_it():
+    sampler, waits = FakeSampler(), Waits()
+    (played,) = await play(plan(samples=1, environment=stand_in(answer_turn=False)), [row(5)], with_waits(sampler, waits))
+
+    assert (len(sampler.asked), len(waits.seconds)) == (1, 1)
+    assert (played.trajectory.completion_ids, played.trajectory.turns) == ([52, 50], [])
+
+
+async def test_a_long_observation_is_cut():
+    tools = with_waits(FakeSampler(), Waits())
+    (played,) = await play(plan(samples=1, environment=stand_in(max_observation_tokens=3)), [row(5)], tools)
+
+    assert played.trajectory.added_tokens == 3
+
+
+async def test_waits_of_all_completions_run_at_once_and_hold_up_no_sampling():
+    sampler, waits = FakeSampler(turn_by_turn), Waits()
+    waits.hold = asyncio.Event()
+    running = asyncio.create_task(play(plan(environment=stand_in()), [row(1), row(2)], with_waits(sampler, waits)))
+    while len(waits.seconds) < 4:
+        await asyncio.sleep(0)
+
+    assert (len(sampler.asked), sampler.active) == (4, 0)
+    waits.hold.set()
+    assert len(await running) == 4
+
+
+async def test_the_time_of_turns_and_of_tools_is_kept_apart():
+    (played,) = await play(plan(samples=1, environment=stand_in()), [row(5)], with_waits(FakeSampler(), Waits()))
+
+    assert (played.sampling, played.acting[0], played.grading) == ([(1, 2), (4, 5)], (2, 3), (7, 8))

@@ -4,11 +4,11 @@ import pytest
 
 from engine.rollout.episodes import Played
 from engine.rollout.summary import eval_data, rollout_summary
-from engine.trajectory import Trajectory
+from engine.trajectory import Trajectory, Turn
 
 
 def played(
-    reward: float | None, *, length: int = 2, sampled_at: float = 5.0, acted_at: float | None = None, graded_at: float = 5.5
+    reward: float | None, *, length: int = 2, sampling=((0.0, 5.0),), acting=(), grading: tuple[float, float] = (5.0, 5.5), turns=()
 ) -> Played:
     trajectory = Trajectory(
         job="a",
@@ -24,9 +24,9 @@ def played(
         text="",
         finish_reason="length" if length == 8 else "stop",
         reward=reward,
+        turns=list(turns),
     )
-    acted_at = sampled_at if acted_at is None else acted_at
-    return Played(trajectory=trajectory, cached_tokens=1, sampled_at=sampled_at, acted_at=acted_at, graded_at=graded_at)
+    return Played(trajectory=trajectory, cached_tokens=1, sampling=list(sampling), acting=list(acting), grading=grading)
 
 
 def test_groups_are_counted_all_right_and_all_wrong_only_when_every_grade_is():
@@ -56,10 +56,27 @@ def test_tokens_and_lengths_are_counted():
 
 
 def test_the_phases_add_up_to_the_time_of_the_batch():
-    batch = [played(1.0, sampled_at=3.0, acted_at=6.5, graded_at=7.0), played(1.0, sampled_at=5.0, graded_at=5.5)]
-    summary = rollout_summary(batch, group_size=2, started_at=1.0)
+    slow_tool = played(1.0, sampling=[(1.5, 3.0)], acting=[(3.0, 6.5)], grading=(6.5, 7.0))
+    summary = rollout_summary([slow_tool, played(1.0, sampling=[(1.5, 5.0)])], group_size=2, started_at=1.0)
 
     assert (summary.rollout_seconds, summary.env_seconds, summary.reward_seconds) == pytest.approx((4.0, 1.5, 0.5))
+
+
+def test_tools_count_as_environment_only_while_nothing_of_the_batch_is_sampled():
+    turns = played(1.0, sampling=[(0.0, 1.0), (4.0, 5.0)], acting=[(1.0, 4.0)], grading=(5.0, 5.0))
+    other = played(1.0, sampling=[(0.0, 2.0)], grading=(2.0, 3.0))
+
+    alone, both = (rollout_summary(batch, group_size=1, started_at=0.0) for batch in ([turns], [turns, other]))
+
+    assert (alone.rollout_seconds, alone.env_seconds, alone.reward_seconds) == (2.0, 3.0, 0.0)
+    assert (both.rollout_seconds, both.env_seconds, both.reward_seconds) == (3.0, 2.0, 0.0)
+
+
+def test_what_the_environment_added_is_no_sampled_token():
+    turns = [Turn(sampled=3, added=4, text=""), Turn(sampled=1, added=0, text="")]
+    summary = rollout_summary([played(1.0, length=8, turns=turns), played(1.0)], group_size=2, started_at=0.0)
+
+    assert (summary.sampled_tokens, summary.env_tokens, summary.turns, summary.length_max) == (6, 4, 3, 4)
 
 
 def test_an_evaluation_is_summarised_over_its_valid_grades():

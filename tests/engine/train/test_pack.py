@@ -4,6 +4,7 @@ import pytest
 
 pytestmark = pytest.mark.engine
 
+from engine.trajectory import Turn  # noqa: E402
 from tests.engine.train.recorded import make_batch  # noqa: E402
 
 
@@ -49,6 +50,19 @@ def test_tensors_hold_the_sampled_ids_and_mask_exactly_the_completions():
         assert micro.ids_BT[row][mask_T].tolist() == t.completion_ids
         assert micro.sampler_logprobs_BT[row][mask_T].tolist() == pytest.approx(t.logprobs)
         assert not mask_T[: len(t.prompt_ids)].any()
+
+
+def test_what_an_environment_added_between_turns_is_masked_out():
+    from engine.train.pack import pack
+
+    turns = [Turn(sampled=2, added=3, text=""), Turn(sampled=1, added=0, text="")]
+    (t, *_) = make_batch(
+        "a", prompt_ids=[9, 9], completion_ids=[4, 5, 90, 91, 92, 6], logprobs=[-1.0, -2.0, -3.0], turns=turns
+    ).trajectories
+    micro = pack([t], (0,), device="cpu")
+    assert micro.ids_BT.tolist() == [[9, 9, 4, 5, 90, 91, 92, 6]]
+    assert micro.mask_BT.tolist() == [[False, False, True, True, False, False, False, True]]
+    assert micro.sampler_logprobs_BT.tolist() == [[0, 0, -1, -2, 0, 0, 0, -3]]
 
 
 def test_an_empty_share_becomes_work_that_masks_nothing_in():

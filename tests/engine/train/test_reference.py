@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.trajectory import decode
+from engine.trajectory import Turn, decode
 from tests.engine.train.recorded import GROUP, make_batch, make_request, make_spec
 
 pytestmark = pytest.mark.engine
 
 TOLERANCE = 1e-5
+ADDED = 5
 
 
 def write(snapshot, home) -> None:
@@ -27,13 +28,26 @@ def load_peft(base_dir, home, *, trainable: bool = False):
 
 
 def plain_logprobs(model, trajectory, temperature: float):
-    """log p of each completion token, one completion at a time, no padding."""
+    """log p of each sampled token, one completion at a time, no padding."""
     import torch
 
     ids = torch.tensor([trajectory.prompt_ids + trajectory.completion_ids])
     table = torch.log_softmax(model(input_ids=ids).logits[0] / temperature, -1)
     first = len(trajectory.prompt_ids)
-    return torch.stack([table[first + k - 1, token] for k, token in enumerate(trajectory.completion_ids)])
+    sampled = [k for k in range(len(trajectory.completion_ids)) if not trajectory.turns or k < 1 or k > ADDED]
+    return torch.stack([table[first + k - 1, trajectory.completion_ids[k]] for k in sampled])
+
+
+def with_tool_text(batch):
+    """The same completions, their first token a turn of its own that is followed by ``ADDED`` tokens of an environment."""
+    import msgspec
+
+    def told(t):
+        turns = [Turn(sampled=1, added=ADDED, text=""), Turn(sampled=len(t.completion_ids) - 1, added=0, text="")]
+        ids = [t.completion_ids[0], *range(40, 40 + ADDED), *t.completion_ids[1:]]
+        return msgspec.structs.replace(t, completion_ids=ids, turns=turns)
+
+    return replace_trajectories(batch, [told(t) for t in batch.trajectories])
 
 
 def plain_loss(model, batch, temperature: float, cap: float):
@@ -56,11 +70,12 @@ def trained_snapshot(worker, spec):
     return worker.step(make_request("a", spec, worker.fresh("a", spec))).snapshot
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_loss_and_gradient_agree_with_a_plain_reference(worker, base_dir, tmp_path, temperature):
+@pytest.mark.parametrize(("temperature", "tools"), [(1.0, False), (0.7, False), (0.7, True)])
+def test_loss_and_gradient_agree_with_a_plain_reference(worker, base_dir, tmp_path, temperature, tools):
     spec = make_spec(rollout__temperature=temperature, train__max_grad_norm=1000.0)
     start = trained_snapshot(worker, spec)
-    request = make_request("a", spec, start, version=1)
+    batch = make_batch("a", version=1)
+    request = make_request("a", spec, start, with_tool_text(batch) if tools else batch, version=1)
     metrics = worker.step(request).metrics
     shape = worker.model.adapters.activate(spec.lora)
     write(start, tmp_path)

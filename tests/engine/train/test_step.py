@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.ports import PortError
-from engine.trajectory import StaleBatch
+from engine.trajectory import StaleBatch, Turn
 from tests.engine.train.recorded import GROUP, make_batch, make_request, make_spec
 
 pytestmark = pytest.mark.engine
@@ -159,6 +159,10 @@ def test_nonfinite_steps_in_a_row_fail_the_job_with_advice_and_leave_others_alon
     [
         ({"logprobs": [-1.0], "completion_ids": [5, 6]}, "1 log-probabilities for 2 sampled tokens"),
         ({"prompt_ids": []}, "the prompt has no tokens"),
+        (
+            {"logprobs": [-1.0], "completion_ids": [5, 6], "turns": [Turn(sampled=1, added=0, text="")]},
+            "turns of 1 tokens in a completion of 2",
+        ),
         ({"reward": math.inf}, "the reward is inf"),
     ],
 )
@@ -166,6 +170,12 @@ def test_a_malformed_completion_is_named_and_refused(worker, changes, message):
     spec = make_spec()
     with pytest.raises(PortError, match=f"row 0, sample 0: {message}"):
         worker.step(make_request("a", spec, worker.fresh("a", spec), make_batch("a", **changes)))
+
+
+def test_tokens_of_an_environment_are_not_counted_as_trained(worker):
+    spec, turns = make_spec(), [Turn(sampled=2, added=3, text=""), Turn(sampled=1, added=0, text="")]
+    batch = make_batch("a", completion_ids=[4, 5, 90, 91, 92, 6], logprobs=[-4.0] * 3, turns=turns)
+    assert worker.step(make_request("a", spec, worker.fresh("a", spec), batch)).metrics["tokens"] == {"trained": 12 * 3}
 
 
 def test_empty_completions_are_no_reason_to_fail(worker):

@@ -1,0 +1,61 @@
+"""What environments do to a job's size: all turns and all that is added between them lie in one context."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.spec import ModelInfo, SpecError, check_against, kv_bytes, parse_job
+
+STAND_IN = {"type": "stand_in", "tool_turns": 3, "latency": {"median_seconds": 0.5}, "max_observation_tokens": 10}
+
+
+def spec(environment=None, **rollout):
+    raw = {
+        "base_model": "tiny",
+        "dataset": {"version": "d", "train": {"sha256": "0" * 64, "bytes": 1}, "train_rows": 9},
+        "grader": {"type": "string_check"},
+        "rollout": {"prompts_per_step": 2, "group_size": 4, "max_prompt_tokens": 20, "max_new_tokens": 30} | rollout,
+    }
+    return parse_job(raw if environment is None else raw | {"environment": environment})
+
+
+def model(context: int) -> ModelInfo:
+    targets = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    sizes = {"kv_bytes_per_token": 1, "kv_budget_bytes": 1, "job_slots": 1, "max_rank": 64}
+    return ModelInfo(name="tiny", max_context_tokens=context, target_modules=targets, **sizes)
+
+
+def test_a_job_has_a_single_turn_unless_it_says_otherwise():
+    assert spec().environment.type == "single_turn"
+    assert spec().context_tokens == 20 + 30
+
+
+def test_the_context_holds_every_turn_and_every_observation_that_is_read():
+    assert spec(STAND_IN).context_tokens == 20 + 4 * 30 + 3 * 10
+    assert spec(STAND_IN | {"answer_turn": False}).context_tokens == 20 + 3 * 30 + 2 * 10
+
+
+def test_the_cache_is_reserved_for_the_whole_context():
+    assert kv_bytes(spec(STAND_IN), 7) == 7 * 170 * 8
+
+
+def test_turns_that_exceed_the_model_s_context_are_refused_with_the_sum():
+    check_against(spec(STAND_IN), model(170))
+    with pytest.raises(SpecError, match=r"rollout.max_new_tokens: .* 20 \+ 4 turns of 30 \+ 30 of the environment = 170"):
+        check_against(spec(STAND_IN), model(169))
+
+
+@pytest.mark.parametrize(
+    ("environment", "field"),
+    [
+        ({"type": "sandbox"}, "environment"),
+        (STAND_IN | {"tool_turns": 0}, "environment.stand_in.tool_turns"),
+        (STAND_IN | {"latency": {"median_seconds": -1}}, "environment.stand_in.latency.median_seconds"),
+        ({"type": "single_turn", "tools": []}, "environment.single_turn.tools"),
+    ],
+)
+def test_a_wrong_environment_is_refused_by_its_field(environment, field):
+    with pytest.raises(SpecError) as caught:
+        spec(environment)
+
+    assert [path for path, _ in caught.value.problems] == [field]
