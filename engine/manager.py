@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from engine.errors import Conflict, Invalid, NotFound
 from engine.event_log import EventLog
 from engine.history import JobHistory
 from engine.journal import Journal
+from engine.kv_samples import KvSamples
 from engine.ports import RolloutPort, TrainPort
 from engine.prompts import Prompts
 from engine.reading import Reading
@@ -37,6 +39,8 @@ from engine.spec import JobSpec, ModelInfo, Submission, parse_job
 from engine.store import Store
 from engine.work import Work
 
+logger = logging.getLogger(__name__)
+
 ADMISSION_MODES = {"open": "open", "pause": "paused", "paused": "paused", "drain": "drain"}
 
 
@@ -44,6 +48,8 @@ class Manager:
     """``await start()`` before anything else. ``root`` is the engine's directory: EPOCH, ``journal/``, ``jobs/``.
 
     ``epoch``: the one to write under, if the caller has claimed it for the ports already; else the next is claimed.
+
+    ``kv_sample_seconds``: how often the sampler's memory is looked at, where the policy is adaptive.
 
     ``failed`` is a future that holds the reason when this manager has become useless (a newer one has taken over, the journal cannot be
     written): its process should exit and be started anew.
@@ -63,6 +69,7 @@ class Manager:
         deadlines: Deadlines | None = None,
         epoch: Epoch | None = None,
         crash_at: CrashAt = no_crash,
+        kv_sample_seconds: float = 0.5,
     ):
         self._root = root
         self._model = model
@@ -79,6 +86,8 @@ class Manager:
         self._began = clock.monotonic()
         self._epoch = epoch
         self._crash_at = crash_at
+        self._kv_sample_seconds = kv_sample_seconds
+        self._sampling: asyncio.Task[None] | None = None
         self._ready = False
 
     # Life
@@ -88,18 +97,23 @@ class Manager:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         await asyncio.to_thread(self._open)
         self._log = EventLog(self._journal, on_failure=self._fail)
-        self._policy = dataclasses.replace(self._policy, **self._history.policy_changes)
+        self._policy = _with_changes(self._policy, self._history.policy_changes)
         self._driver = Driver(
             scheduler=Scheduler(self._policy), history=self._history, log=self._log, timeline=self._timeline, on_fatal=self._fail
         )
         self._driver.work = self._work = self._make_work()
         self._reading = self._make_reading()
         await self._restore()
+        samples = KvSamples(self._driver, self._rollout, seconds=self._kv_sample_seconds, stats_seconds=self._deadlines.stats)
+        self._sampling = asyncio.create_task(samples.run(), name="kv samples")
         self._ready = True
 
     async def stop(self) -> None:
         """Let go at once; whatever was under way is redone by the next manager."""
         self._ready = False
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
         await self._driver.stop()
         await self._log.drain()
 
@@ -264,7 +278,7 @@ class Manager:
         return {"admission": ADMISSION_MODES[mode]}
 
     async def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change fields of the running ``Policy``; it stays changed after a restart."""
+        """Change fields of the running ``Policy``; it stays changed after a restart. See ``Policy.changed`` for ``adaptive``."""
         try:
             policy = self._driver.scheduler.policy.changed(changes)
         except (TypeError, ValueError) as error:
@@ -323,3 +337,12 @@ class Manager:
             problems = await self._prompts.problems(parse_job(raw))
             answer["problems"] = [{"field": field, "message": message} for field, message in problems]
         return answer
+
+
+def _with_changes(policy: Policy, changes: dict[str, Any]) -> Policy:
+    """``policy`` with what operators have changed. Changes that fit it no longer are left out: a start must not fail for an old wish."""
+    try:
+        return policy.changed(changes)
+    except (TypeError, ValueError):
+        logger.exception("the journal's changes of the policy do not fit it: %s; going on without them", changes)
+        return policy
