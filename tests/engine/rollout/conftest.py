@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +56,20 @@ def _new_ref(job: str = "", *, version: int = 1, tenant: str = "alice") -> Adapt
 @pytest.fixture(scope="session")
 def adapter_files(base: RealBase) -> Callable[..., Snapshot]:
     return base.adapter
+
+
+@pytest.fixture
+def one_rank(tmp_path: Path) -> Iterator[None]:
+    """A trainer's process group of one, for tests in which a trainer looks at what was sampled."""
+    import torch
+    import torch.distributed as dist
+
+    from engine.train.worker import join_ranks
+
+    torch.set_num_threads(1)
+    join_ranks(backend="gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1, timeout_seconds=60)
+    yield
+    dist.destroy_process_group()
 
 
 @pytest.fixture
