@@ -154,15 +154,17 @@ class PythonGrader(GraderBase):
 
 
 class CodeExecGrader(GraderBase):
-    """Runs the completion's Python code against ``tests`` in a process of its own: 1 when it passes, 0 when it does not.
+    """Runs the completion's Python code against ``tests``: 1 when all pass, else 0, or with ``partial`` the share that passes.
 
-    The code is the last fenced block of ``input``, or all of it where there is none. ``tests`` is Python: it passes by raising nothing.
+    The code is the last fenced block of ``input``, or all of it where there is none. ``tests`` becomes Python with asserts, or a JSON
+    list of tests: see ``engine.rewards.code.parse_tests``. Each may take ``seconds``.
     """
 
     type: Literal["code_exec"]
     name: Name = "code_exec"
     input: Template = OUTPUT
     tests: LongTemplate = "{{item.tests}}"
+    partial: bool = False
     seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
 
 
@@ -325,7 +327,7 @@ def parse_grader(raw: Any) -> Any:
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
-        raise SpecError([_problem(e) for e in error.errors()]) from None
+        raise SpecError([field_problem(e) for e in error.errors()]) from None
 
 
 def template_problems(grader: BaseModel, columns: Collection[str] | None) -> list[tuple[str, str]]:
@@ -340,7 +342,7 @@ def parts_of(grader: Any) -> Iterator[tuple[str, Any]]:
         yield f"graders.{name}.", part
 
 
-def _problem(error: Any) -> tuple[str, str]:
+def field_problem(error: Any) -> tuple[str, str]:
     """The field and the message; tags of unions come in pydantic's path, and nobody typed them into a field."""
     location = [part for index, part in enumerate(error["loc"]) if not _is_tag(error["loc"], index)]
     message = error["msg"].removeprefix("Value error, ")

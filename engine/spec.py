@@ -6,25 +6,16 @@ each field by its path. What depends on the engine (rank, context, known models)
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError, field_validator, model_validator
 
 from engine.environment_spec import Environment, SingleTurn
+from engine.grader_spec import Grader, MathGrader, NumericGrader, StringCheckGrader, field_problem  # noqa: F401
+from engine.strict import SpecError, dotted
+from engine.strict import Strict as _Strict
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-
-
-class SpecError(ValueError):
-    """A refused specification. ``problems`` holds (dotted field path, what is wrong and how to mend it)."""
-
-    def __init__(self, problems: list[tuple[str, str]]):
-        self.problems = problems
-        super().__init__("; ".join(f"{field}: {message}" for field, message in problems))
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class BlobRef(_Strict):
@@ -42,43 +33,6 @@ class DatasetRef(_Strict):
     train_rows: Annotated[int, Field(ge=1)]
     eval: BlobRef | None = None
     eval_rows: Annotated[int, Field(ge=0)] = 0
-
-
-Template = Annotated[str, Field(min_length=1, max_length=2000)]
-
-
-class StringCheckGrader(_Strict):
-    """1 when ``input`` and ``reference`` compare as ``operation`` says, else 0."""
-
-    type: Literal["string_check"]
-    name: str = "string_check"
-    input: Template = "{{sample.output_text}}"
-    reference: Template = "{{item.answer}}"
-    operation: Literal["eq", "ne", "like", "ilike"] = "eq"
-    strip: bool = True
-
-
-class NumericGrader(_Strict):
-    """1 when the last number in ``input`` is within ``tolerance`` (absolute or relative, whichever is wider) of ``reference``."""
-
-    type: Literal["numeric"]
-    name: str = "numeric"
-    input: Template = "{{sample.output_text}}"
-    reference: Template = "{{item.answer}}"
-    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-6
-    relative_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-
-class MathGrader(_Strict):
-    """1 when ``input`` is mathematically equal to ``reference`` (LaTeX, fractions, numbers; math-verify)."""
-
-    type: Literal["math"]
-    name: str = "math"
-    input: Template = "{{sample.output_text}}"
-    reference: Template = "{{item.answer}}"
-
-
-Grader = Annotated[Union[StringCheckGrader, NumericGrader, MathGrader], Field(discriminator="type")]
 
 
 class RolloutSpec(_Strict):
@@ -209,11 +163,16 @@ def _parse(model: type[BaseModel], raw: Any) -> Any:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise SpecError([(_path(e["loc"]), e["msg"].removeprefix("Value error, ")) for e in error.errors()]) from None
+        raise SpecError([_problem(e) for e in error.errors()]) from None
 
 
-def _path(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location) or "spec"
+def _problem(error: Any) -> tuple[str, str]:
+    location = error["loc"]
+    if "grader" not in location[:2] or (error["type"] == "missing" and location[-1] == "grader"):
+        return dotted(location), error["msg"].removeprefix("Value error, ")
+    before = location[: location.index("grader") + 1]
+    field, message = field_problem({**error, "loc": location[len(before) :]})
+    return dotted((*before, field)), message
 
 
 def kv_bytes(spec: JobSpec, kv_bytes_per_token: int) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 
 class SpecError(ValueError):
@@ -17,18 +15,6 @@ class SpecError(ValueError):
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def parse(model: type[BaseModel], raw: Any) -> Any:
-    """``raw`` (JSON-like) as a ``model``; raises ``SpecError``."""
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        raise SpecError(problems_of(error)) from None
-
-
-def problems_of(error: ValidationError) -> list[tuple[str, str]]:
-    return [(dotted(e["loc"]), e["msg"].removeprefix("Value error, ")) for e in error.errors()]
 
 
 def dotted(location: tuple[int | str, ...]) -> str:

@@ -76,3 +76,9 @@ def _plain(digits: str, exponent: str | None) -> Fraction | None:
     if len(digits) > MAX_DIGITS or (exponent and abs(int(exponent[1:])) > MAX_EXPONENT):
         return None
     return Fraction(digits.replace(",", "") + (exponent or ""))
+
+
+def judge_number(answer: str, reference: str, *, absolute: float, relative: float) -> bool:
+    """Whether the number that ``answer`` settles on is the one in ``reference``, which must hold one."""
+    value, expected = last_number(answer), last_number(reference)
+    return value is not None and close(value, expected, absolute=absolute, relative=relative)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.rewards.graders import check_templates, grade
-from engine.spec import NumericGrader, StringCheckGrader
+from engine.grader_spec import NumericGrader, StringCheckGrader, template_problems
+from engine.rewards.graders import grade
 
 ITEM = {"answer": "42"}
 
@@ -69,7 +69,15 @@ def test_a_missing_column_is_invalid_and_names_the_template():
 
 
 def test_the_door_names_the_field_of_a_bad_template():
-    assert [field for field, _ in check_templates(string_check(reference="{{item.x}}"), {"answer"})] == ["reference"]
+    assert [field for field, _ in template_problems(string_check(reference="{{item.x}}"), {"answer"})] == ["reference"]
+
+
+@pytest.mark.parametrize("operation", ["eq", "ne"])
+def test_an_answer_without_the_json_that_is_asked_for_is_wrong(operation):
+    grader = string_check(operation, input="{{sample.output_json.answer}}")
+
+    assert grade(grader, "no JSON", ITEM).reward == 0.0
+    assert grade(grader, '{"answer": 42}', ITEM).reward == (1.0 if operation == "eq" else 0.0)
 
 
 @given(st.text(), st.sampled_from(["eq", "ne", "like", "ilike"]))

@@ -11,9 +11,9 @@ from portal.rewards.models import Reward
 from tests.portal.world import World
 
 BAD = [
-    ({}, "grader"),
+    ({}, "grader.type"),
     ("numeric", "grader"),
-    ({"type": "python", "source": "…"}, "grader"),
+    ({"type": "guess"}, "grader.type"),
     ({"type": "numeric", "absolute_tolerance": -1}, "grader.absolute_tolerance"),
     ({"type": "numeric", "absolute_tolerance": float("inf")}, "grader.absolute_tolerance"),
     ({"type": "math", "speed": 3}, "grader.speed"),
@@ -21,9 +21,14 @@ BAD = [
     ({"type": "string_check", "reference": ""}, "grader.reference"),
     ({"type": "string_check", "reference": "{{answer}}"}, "grader.reference"),
     ({"type": "string_check", "reference": "{{item.answer"}, "grader.reference"),
-    ({"type": "string_check", "input": "{{sample.output_json}}"}, "grader.input"),
+    ({"type": "string_check", "input": "{{sample.text}}"}, "grader.input"),
     ({"type": "string_check", "reference": "a\x00b"}, "grader.reference"),
     ({"type": "string_check", "name": "a\x00b"}, "grader.name"),
+    ({"type": "json_schema", "json_schema": {"const": "a\x00b"}}, "grader.json_schema.const"),
+    ({"type": "python", "source": "def grade(sample):\n    return 1"}, "grader.source"),
+    ({"type": "http", "url": "https://127.1/", "signing_secret": "x" * 32}, "grader.url"),
+    ({"type": "multi", "graders": {"a": {"type": "numeric"}}, "calculate_output": "a + b"}, "grader.calculate_output"),
+    ({"type": "multi", "graders": {"a": {"type": "math", "x": 1}}, "calculate_output": "a"}, "grader.graders.a.x"),
 ]
 
 
@@ -48,10 +53,10 @@ def test_a_reward_needs_a_proper_name(world: World, name: Any) -> None:
 
 
 def test_a_column_with_a_dot_is_one_column() -> None:
-    grader = {"reference": "{{ item.final.answer }}"}
+    grader = {"type": "numeric", "reference": "{{ item.final.answer }}"}
     assert templates.problems(grader, ["final.answer"]) == []
     assert templates.problems(grader, ["final"]) != []
 
 
 def test_without_a_dataset_columns_are_not_checked() -> None:
-    assert templates.problems({"reference": "{{item.anything}}"}, None) == []
+    assert templates.problems({"type": "math", "reference": "{{item.anything}}"}, None) == []
