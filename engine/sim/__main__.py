@@ -1,47 +1,79 @@
-"""``python -m engine.sim --regime marlaas --jobs 10``: the real scheduler in virtual time, one line a regime."""
+"""``python -m engine.sim [run|tables|predict|speed]``: the real scheduler in virtual time. See deploy/SIMULATOR.md."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from engine.core.policy import REGIMES, regime
 from engine.sim.driver import simulate
+from engine.sim.paper import SCALES, WORKLOADS
 from engine.sim.report import Report, table
-from engine.sim.workload import SHAPES, workload
+from engine.sim.speed import measure, text
+from engine.sim.workload import replicas
 
 
 def parser() -> argparse.ArgumentParser:
     cli = argparse.ArgumentParser(prog="python -m engine.sim", description="Runs the engine's scheduler in virtual time.")
-    cli.add_argument("--regime", choices=["all", *REGIMES], default="all", help="which regime to run (default: all)")
-    cli.add_argument("--workload", choices=sorted(SHAPES), default="agentic")
-    cli.add_argument("--jobs", type=_positive, default=10)
-    cli.add_argument("--steps", type=_positive, default=20, help="training steps of each job")
-    cli.add_argument("--slots", type=_positive, default=32, help="adapter slots: jobs admitted at once")
-    cli.add_argument("--contention", type=float, default=0.1, help="0: batching costs a rollout nothing; 1: it gains nothing")
-    cli.add_argument("--seed", type=int, default=0)
-    cli.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    commands = cli.add_subparsers(dest="command", required=True)
+    _add_run(commands.add_parser("run", help="a regime, or all of them, on a workload of the paper (this is what runs without a command)"))
+    _add_speed(commands.add_parser("speed", help="how fast the scheduler decides and the simulator simulates, on this machine"))
     return cli
 
 
-def run(args: argparse.Namespace) -> dict[str, Report]:
-    jobs = workload(args.workload, jobs=args.jobs, steps=args.steps, seed=args.seed)
+def _add_run(cli: argparse.ArgumentParser) -> None:
+    cli.set_defaults(do=run)
+    cli.add_argument("--regime", choices=["all", *REGIMES], default="all", help="which regime to run (default: all)")
+    cli.add_argument("--workload", choices=sorted(WORKLOADS), default="search")
+    cli.add_argument("--model", choices=sorted(SCALES), default="Qwen3-0.6B")
+    cli.add_argument("--jobs", type=_positive, default=10)
+    cli.add_argument("--steps", type=_positive, default=20, help="training steps of each job")
+    cli.add_argument("--slots", type=_positive, default=32, help="adapter slots: jobs admitted at once")
+    cli.add_argument("--seed", type=int, default=0)
+    cli.add_argument("--json", action="store_true", help="print JSON instead of the table")
+
+
+def run(args: argparse.Namespace) -> int:
     names = list(REGIMES) if args.regime == "all" else [args.regime]
-    return {name: simulate(regime(name, slots=args.slots), jobs, contention=args.contention) for name in names}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    reports = run(args)
+    reports = {name: _report(args, name) for name in names}
     if args.json:
         print(json.dumps({name: asdict(report) for name, report in reports.items()}, indent=2))
     else:
-        print(f"{args.jobs} {args.workload} jobs of {args.steps} steps, contention {args.contention:g}, virtual seconds")
+        print(f"{args.jobs} {args.workload} jobs of {args.steps} steps on {args.model}, virtual seconds")
         print(table(reports))
     return 0
+
+
+def _add_speed(cli: argparse.ArgumentParser) -> None:
+    cli.set_defaults(do=speed)
+    cli.add_argument("--jobs", type=_positive, default=10_000, help="open jobs")
+    cli.add_argument("--decisions", type=_positive, default=20_000, help="facts in each measurement")
+    cli.add_argument("--rounds", type=_positive, default=3)
+    cli.add_argument("--json", action="store_true")
+
+
+def speed(args: argparse.Namespace) -> int:
+    result = measure(args.jobs, decisions=args.decisions, rounds=args.rounds)
+    print(json.dumps(result, indent=2) if args.json else text(result))
+    return 0
+
+
+def _report(args: argparse.Namespace, name: str) -> Report:
+    policy, scale = regime(name, slots=args.slots), SCALES[args.model]
+    jobs = replicas(WORKLOADS[args.workload], jobs=args.jobs, steps=args.steps, seed=args.seed)
+    return simulate(policy, jobs, scale.collocated() if policy.collocated else scale.disaggregated())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments.insert(0, "run")
+    args = parser().parse_args(arguments)
+    do: Callable[[argparse.Namespace], int] = args.do
+    return do(args)
 
 
 def _positive(text: str) -> int:
