@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.core.evals import EvalPlan
+from engine.core.line import Key
 from engine.core.messages import Stopped, Submitted
+from engine.core.policy import Policy
 
-# queued: no place yet · idle: has a place, wants to roll out · evaluating: every version is committed, evaluations are still due
+# queued: not admitted yet · idle: admitted, wants to roll out · evaluating: every version is committed, evaluations are still due
 Phase = Literal["queued", "idle", "rollout", "ready", "training", "evaluating", "held"]
 
 
@@ -17,6 +19,8 @@ class JobRecord:
     """``order`` is the job's number in the order of submission, ``turn`` its number in the line that it stands in now.
 
     ``failures`` counts the platform's failures on this version; it starts again with each commit.
+    ``size``: of a step, in tokens if they are known, else in KV bytes. ``step_tokens``: the mean of its own steps, None before the first.
+    ``charged``: the tokens that its tenant's share is charged with for the attempt under way.
     """
 
     job: str
@@ -29,8 +33,12 @@ class JobRecord:
     order: int
     submitted_at: float
     evals: EvalPlan
+    size: float
+    step_tokens: float | None = None
+    charged: float = 0.0
     version: int = 0
     attempt: int = 0
+    admitted: bool = False
     phase: Phase = "queued"
     turn: int = 0
     failures: int = 0
@@ -55,6 +63,7 @@ class JobRecord:
             order=order,
             submitted_at=fact.at,
             evals=plan,
+            size=float(fact.kv_bytes if fact.step_tokens is None else fact.step_tokens),
             version=fact.version,
             attempt=max(fact.attempt, ready),
             batch_ready=ready > 0 and ready >= fact.attempt,
@@ -71,3 +80,14 @@ class JobRecord:
     @property
     def finished(self) -> bool:
         return self.version >= self.steps
+
+    def submission_key(self, policy: Policy) -> Key:
+        """Its place among the jobs of its tenant, or of all where tenants are equal."""
+        if policy.admission_order == "fifo":
+            return (float(self.order),)
+        # Two waiting jobs age alike, so their order never changes with time: the sooner submitted or the more important goes first.
+        return self.submitted_at - self.priority * policy.ageing_seconds, float(self.order)
+
+    def in_step(self) -> bool:
+        """Whether a step of it is under way, from the start of the rollout to the commit."""
+        return self.phase in ("rollout", "ready", "training")

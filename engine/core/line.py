@@ -57,17 +57,21 @@ class Line:
         return iter(sorted(self._keys, key=self._keys.__getitem__))
 
 
+TenantKey = tuple[float, int]
+Place = tuple[TenantKey, Key]
+
+
 class TenantLines:
-    """One ``Line`` per tenant, served in the order of (tenant's key, key of the tenant's first job).
+    """One ``Line`` per tenant, served in the order of (tenant's key, key of the tenant's first job): its ``Place``.
 
     A parked tenant (at its running cap) is passed over without being searched: it leaves the common order until unparked.
-    ``tenant_key`` is asked whenever a tenant is touched; call ``touch`` after it changed.
+    ``tenant_key`` is asked whenever a tenant is touched; call ``touch`` after it changed. None: all tenants are equal, one line for all.
     """
 
-    def __init__(self, tenant_key: Callable[[str], float]) -> None:
-        self._tenant_key = tenant_key
+    def __init__(self, tenant_key: Callable[[str], TenantKey] | None = None) -> None:
+        self._tenant_key = tenant_key or _equal
         self._lines: dict[str, Line] = {}
-        self._heap: list[tuple[float, Key, int, str]] = []
+        self._heap: list[tuple[TenantKey, Key, int, str]] = []
         self._stamps: dict[str, int] = {}
         self._stamp = 0
         self._parked: set[str] = set()
@@ -118,16 +122,32 @@ class TenantLines:
 
     def first(self) -> str | None:
         """The next job of a tenant that is not parked."""
+        place = self.first_place()
+        return None if place is None else self._lines[self._heap[0][3]].first()
+
+    def first_place(self) -> Place | None:
+        """Where the next job stands, to be compared with the first of other lines of the same order."""
         heap = self._heap
         while heap:
-            _, _, stamp, tenant = heap[0]
+            tenant_key, key, stamp, tenant = heap[0]
             if self._stamps.get(tenant) == stamp:
-                return self._lines[tenant].first()
+                return tenant_key, key
             heapq.heappop(heap)
         return None
 
+    def holds(self, job: str, tenant: str) -> bool:
+        return job in self._lines.get(tenant, ())
+
+    def is_in_order(self, tenant: str) -> bool:
+        """Whether a job of ``tenant`` stands here and it is not parked."""
+        return tenant in self._stamps
+
     def is_parked(self, tenant: str) -> bool:
         return tenant in self._parked
+
+    def place(self, job: str, tenant: str) -> Place:
+        """Raises ``KeyError`` when the job is not here."""
+        return self._tenant_key(tenant), self._lines[tenant].key(job)
 
     def __len__(self) -> int:
         return self._count
@@ -136,3 +156,7 @@ class TenantLines:
         """Every job in order, parked or not; O(n log n), for views only."""
         entries = [(self._tenant_key(tenant), line.key(job), job) for tenant, line in self._lines.items() for job in line]
         return (job for _, _, job in sorted(entries))
+
+
+def _equal(tenant: str) -> TenantKey:
+    return 0.0, 0

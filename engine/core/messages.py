@@ -29,6 +29,7 @@ class Submitted(Fact):
 
     ``ready_attempt``: the attempt whose finished batch for ``version`` is already in the store, if any.
     ``kv_bytes``: the estimated KV-cache footprint of one whole step (2 · layers · kv_heads · head_dim · dtype · context · prompts · group).
+    ``step_tokens``: the tokens of one whole step at full context, which the fair share starts from (None: it goes by ``kv_bytes``).
     ``eval_every``: evaluate each n-th committed version (0: never); ``eval_ends``: evaluate v0 and the last version.
     ``admitted``: it already held a place when the last manager stopped, so it takes one back, also while admission is paused. Send
     restored jobs either with the admitted ones first, or all in order while admission is ``paused``, then open it.
@@ -46,6 +47,7 @@ class Submitted(Fact):
     version: int = 0
     attempt: int = 0
     ready_attempt: int | None = None
+    step_tokens: int | None = None
     eval_every: int = 0
     eval_ends: bool = False
     last_evaluated: int = -1
@@ -55,11 +57,15 @@ class Submitted(Fact):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutDone(Fact):
-    """The batch of (job, version, attempt) is complete and durable in the store."""
+    """The batch of (job, version, attempt) is complete and durable in the store.
+
+    ``tokens``: what it took, prefilled and sampled; None where nobody counted: the fair share then keeps its estimate.
+    """
 
     job: str
     version: int
     attempt: int
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from engine.core.adaptive import Adaptive, Concurrency
 from engine.core.job import JobRecord
-from engine.core.line import Key, Line
+from engine.core.line import Key, Line, TenantKey, TenantLines
 from engine.core.policy import Policy
 from engine.core.rounds import Rounds
 
 
 class Pipeline:
-    """Two lines, first come first served: ``rollouts`` (idle jobs) and ``ready`` (jobs with a finished batch).
+    """Two lines: ``rollouts`` (idle jobs) and ``ready`` (jobs with a finished batch).
+
+    ``ready`` is served first come first, or by priority. ``rollouts`` is served in turn; by tenant (``tenant_key``, the least first) where
+    the admission order is fair; and in the order of submission where slots are held per step, since it goes with the queue then.
 
     A job at its ``last_chances`` rolls out ``alone``: what breaks the sampler then was its own doing, and a neighbour that was only
     near when another job broke it gets a clean attempt.
@@ -20,10 +23,12 @@ class Pipeline:
     Every ``…_began`` has its ``…_ended``. KV held per rollout is the scheduler's business, not counted here.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, jobs: Mapping[str, JobRecord], tenant_key: Callable[[str], TenantKey]) -> None:
         self.policy = policy
+        self._jobs = jobs
+        self._tenant_key = tenant_key
         self.draining = False
-        self.rollouts = Line()
+        self.rollouts = self._new_rollouts()
         self.ready = Line()
         self.rounds = Rounds()
         self.rolling = 0
@@ -44,7 +49,7 @@ class Pipeline:
         if self.policy.barrier and job.job not in self.rounds:
             self.rounds.wait(job.job)
         else:
-            self._line_up(job.job)
+            self._line_up(job)
 
     def want_training(self, job: JobRecord) -> None:
         if self.policy.barrier:
@@ -53,13 +58,16 @@ class Pipeline:
         self.ready.add(job.job, self._train_key(job))
 
     def reorder(self, job: JobRecord) -> None:
-        """Its priority, or the order, changed while its batch waits."""
-        self.ready.add(job.job, self._train_key(job))
+        """Its priority changed while it waits."""
+        if job.phase == "ready":
+            self.ready.add(job.job, self._train_key(job))
+        elif self.rollouts.holds(job.job, job.tenant):
+            self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
 
     def leave(self, job: JobRecord) -> None:
         """Wait for nothing any more."""
         self.last_chances.discard(job.job)
-        self.rollouts.discard(job.job)
+        self.rollouts.discard(job.job, job.tenant)
         self.ready.discard(job.job)
         self.rounds.leave(job.job)
 
@@ -67,7 +75,7 @@ class Pipeline:
         """Let the next round begin if the last one is over."""
         if self.policy.barrier and self.rounds.over():
             for name in self.rounds.open():
-                self._line_up(name)
+                self._line_up(self._jobs[name])
 
     # Who is next
 
@@ -75,7 +83,11 @@ class Pipeline:
         if not self.may_roll_out():
             return None
         name = self.rollouts.first()
-        return None if name in self.last_chances and self.rolling else name
+        return None if name is None or self.must_wait_alone(name) else name
+
+    def must_wait_alone(self, name: str) -> bool:
+        """Whether a job's last attempt waits until nothing else rolls out."""
+        return self.rolling > 0 and name in self.last_chances
 
     def next_training(self) -> str | None:
         if self.training >= self.policy.train_slots or not self.may_train():
@@ -103,7 +115,7 @@ class Pipeline:
     # Work under way
 
     def rollout_began(self, job: JobRecord) -> None:
-        self.rollouts.discard(job.job)
+        self.rollouts.discard(job.job, job.tenant)
         self.rolling += 1
         if job.job in self.last_chances:
             self.alone = job.job
@@ -129,12 +141,10 @@ class Pipeline:
         jobs = list(jobs)
         self.last_chances = {job.job for job in jobs if job.is_at_last_chance(policy.max_attempts) and job.phase in ("idle", "rollout")}
         self.alone = self.alone if self.alone in self.last_chances else None
-        for job in jobs:
-            if job.phase == "ready":
-                self.reorder(job)
+        self._rebuild_lines(jobs)
         if not policy.barrier:
             for name in self.rounds.disband():
-                self._line_up(name)
+                self._line_up(self._jobs[name])
         elif not had_barrier:
             self.rounds.join(job.job for job in jobs if job.phase in ("idle", "rollout", "ready", "training"))
 
@@ -153,8 +163,24 @@ class Pipeline:
         """Whether no barrier keeps ready batches from the trainer: every batch of the round is there, or no more will come."""
         return not self.policy.barrier or self.draining or self.rounds.all_in(len(self.ready) + self.training)
 
-    def _line_up(self, name: str) -> None:
-        self.rollouts.add(name, (float(self._next_turn()),))
+    def _new_rollouts(self) -> TenantLines:
+        return TenantLines(self._tenant_key if self.policy.admission_order == "fair" else None)
+
+    def _rebuild_lines(self, jobs: Iterable[JobRecord]) -> None:
+        idle = [job for job in jobs if self.rollouts.holds(job.job, job.tenant)]
+        self.rollouts = self._new_rollouts()
+        for job in idle:
+            self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
+        for job in jobs:
+            if job.phase == "ready":
+                self.ready.add(job.job, self._train_key(job))
+
+    def _line_up(self, job: JobRecord) -> None:
+        job.turn = self._next_turn()
+        self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
+
+    def _rollout_key(self, job: JobRecord) -> Key:
+        return job.submission_key(self.policy) if self.policy.slot_hold == "step" else (float(job.turn),)
 
     def _train_key(self, job: JobRecord) -> Key:
         return (-job.priority, job.turn) if self.policy.train_order == "priority" else (job.turn,)

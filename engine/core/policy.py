@@ -14,7 +14,9 @@ from engine.core.adaptive import Adaptive
 class Policy:
     """How jobs share the rollout engine and the trainer.
 
-    ``max_active``: jobs admitted at once; also the adapter slots that admission may use.
+    ``max_active``: adapter slots that jobs may hold at once; where they are held for life, the jobs admitted at once.
+    ``slot_hold``: a job holds its slot for ``life`` (admission to end), or only for a ``step`` (rollout to commit): then the order decides
+    anew after each step, and nobody waits for a job, only for steps. That needs ``kv_hold`` ``rollout`` and no barrier.
     ``barrier``: no training of a round starts before every rollout of the round is ready, and no admitted job starts its next rollout
     before every job of the round has committed. A job admitted once the round's training has begun joins the next round.
     ``max_rollouts``: jobs in rollout at once (None: all admitted).
@@ -24,10 +26,12 @@ class Policy:
     ``adaptive``: the number of jobs in rollout follows the sampler's measured memory, and the budget may be overcommitted by
     ``adaptive.overcommit`` (None: estimates alone decide; see ``core.adaptive``).
     ``admission_order``: ``fifo`` by submission; ``priority`` where one priority point weighs as much as ``ageing_seconds`` of waiting, so
-    nothing starves; ``fair`` by tenant, the least served per weight first (see ``core.fair``), and by priority within a tenant.
+    nothing starves; ``fair`` by tenant, the least served per weight first (see ``core.fair``), and by priority within a tenant. Fair holds
+    also for admitted jobs that want to roll out; in the other orders these take turns, unless slots are held per step.
     """
 
     max_active: int
+    slot_hold: Literal["life", "step"] = "life"
     barrier: bool = False
     max_rollouts: int | None = None
     collocated: bool = False
@@ -56,6 +60,8 @@ class Policy:
             raise ValueError(f"policy.adaptive must be an object or null, got {self.adaptive!r}")
         if not 0 < self.ageing_seconds < float("inf"):
             raise ValueError(f"policy.ageing_seconds must be positive, got {self.ageing_seconds}")
+        if self.slot_hold == "step" and (self.kv_hold != "rollout" or self.barrier):
+            raise ValueError("policy.slot_hold can be step only with kv_hold rollout and without barrier")
 
     def changed(self, changes: Mapping[str, Any]) -> Policy:
         """This policy with some fields changed; ``adaptive`` may come as a mapping of its own fields, the others being the defaults.
@@ -77,7 +83,11 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"policy.{name} must be a whole number from 1, got {value!r}")
 
 
-_CHOICES = {name: get_args(get_type_hints(Policy)[name]) for name in ("kv_hold", "admission_order", "train_order")}
+_CHOICES = {
+    name: get_args(hint)
+    for name, hint in get_type_hints(Policy).items()
+    if name in ("slot_hold", "kv_hold", "admission_order", "train_order")
+}
 
 
 def regime(name: str, *, slots: int, kv_budget_bytes: int | None = None, **changes: Any) -> Policy:

@@ -30,8 +30,8 @@ class Scheduler:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.jobs: dict[str, JobRecord] = {}
-        self.admission = Admission(policy)
-        self.pipeline = Pipeline(policy)
+        self.admission = Admission(policy, self._share_changed)
+        self.pipeline = Pipeline(policy, self.jobs, self.admission.fair.key)
         self._orders = 0
         self._out: list[m.Command] = []
         self._handlers: dict[type[m.Fact], Callable[[Any], None]] = {
@@ -118,7 +118,7 @@ class Scheduler:
         job.priority = fact.priority
         if job.phase == "queued":
             self.admission.reorder(job)
-        elif job.phase == "ready":
+        else:
             self.pipeline.reorder(job)
 
     # Facts: a step
@@ -127,7 +127,7 @@ class Scheduler:
         job = self.jobs.get(fact.job)
         if job is None or not job.is_at("rollout", fact.version, fact.attempt):
             return
-        self._leave_rollout(job)
+        self._leave_rollout(job, fact.tokens)
         self._make_ready(job)
 
     def _rollout_failed(self, fact: m.RolloutFailed) -> None:
@@ -135,6 +135,7 @@ class Scheduler:
         if job is None or not job.is_at("rollout", fact.version, fact.attempt):
             return
         self._leave_rollout(job)
+        self.admission.end_step(job)
         if self._fail(job, fact.reason, fact.attribution):
             return
         if job.pausing:
@@ -159,6 +160,7 @@ class Scheduler:
         job.attempt = job.failures = 0
         job.batch_ready = False
         self.pipeline.leave(job)
+        self.admission.end_step(job)
         job.phase = "idle"
         if job.stopping:
             self._release(job, job.stopping.outcome, job.stopping.reason, job.stopping.attribution)
@@ -225,18 +227,24 @@ class Scheduler:
 
     def _make_idle(self, job: JobRecord) -> None:
         job.phase = "idle"
+        self.admission.wants_rollout(job)
         self.pipeline.want_rollout(job)
 
     def _make_ready(self, job: JobRecord) -> None:
         job.phase = "ready"
         job.batch_ready = True
+        self.admission.keep_for_step(job)
         self.pipeline.want_training(job)
 
-    def _leave_rollout(self, job: JobRecord) -> None:
+    def _leave_rollout(self, job: JobRecord, tokens: int | None = None) -> None:
         self.pipeline.rollout_ended(job)
-        if self.policy.kv_hold == "rollout":
-            self.admission.kv.release(job.job)
+        self.admission.end_rollout(job, tokens)
         job.phase = "idle"
+
+    def _share_changed(self, tenant: str) -> None:
+        if self.policy.admission_order == "fair":
+            self.admission.queue.touch(tenant)
+            self.pipeline.rollouts.touch(tenant)
 
     def _evaluate(self, job: JobRecord) -> None:
         version = job.evals.start()
@@ -288,10 +296,15 @@ class Scheduler:
     # Who is next
 
     def _dispatch(self) -> None:
-        self._admit()
+        per_step = self.policy.slot_hold == "step"
+        if not per_step:
+            self._admit()
         self.pipeline.open_round()
         self._start_trainings()
-        self._start_rollouts()
+        if per_step:
+            self._take_turns()
+        else:
+            self._start_rollouts()
 
     def _admit(self) -> None:
         while (name := self.admission.next()) is not None:
@@ -311,10 +324,36 @@ class Scheduler:
     def _start_rollouts(self) -> None:
         while (name := self.pipeline.next_rollout()) is not None:
             job = self.jobs[name]
-            if self.policy.kv_hold == "rollout" and not self.admission.kv.reserve(name, job.kv_bytes):
+            if not self.admission.has_room(job):
                 return
-            job.phase = "rollout"
-            job.attempt += 1
-            self.pipeline.rollout_began(job)
-            self.admission.served(job)
-            self._out.append(m.StartRollout(job=name, version=job.version, attempt=job.attempt))
+            self._roll_out(job)
+
+    def _take_turns(self) -> None:
+        """Slots are held per step: jobs in the queue and admitted ones stand in one order, and its first takes the place that is free."""
+        while (job := self._first_in_turn()) is not None:
+            if not self.admission.has_room(job):
+                return
+            if job.phase == "idle":
+                self._roll_out(job)
+            else:
+                self.admission.take(job)
+                self._out.append(m.Admit(job=job.job))
+                self._settle(job)  # so that it is the first of the admitted, with the same key
+
+    def _first_in_turn(self) -> JobRecord | None:
+        if not self.pipeline.may_roll_out():
+            return None
+        rollouts, queue = self.pipeline.rollouts, self.admission.queue
+        inside = rollouts.first_place()
+        outside = queue.first_place() if self.admission.mode == "open" else None
+        if inside is None and outside is None:
+            return None
+        name = rollouts.first() if outside is None or (inside is not None and inside <= outside) else queue.first()
+        return None if self.pipeline.must_wait_alone(name) else self.jobs[name]
+
+    def _roll_out(self, job: JobRecord) -> None:
+        job.phase = "rollout"
+        job.attempt += 1
+        self.pipeline.rollout_began(job)
+        self.admission.begin_rollout(job)
+        self._out.append(m.StartRollout(job=job.job, version=job.version, attempt=job.attempt))

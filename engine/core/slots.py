@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class AdapterSlots:
-    """``total`` slots, one per admitted job. What ``reserve`` takes, ``release`` gives back.
+    """``total`` slots, one per job that holds one. What ``reserve`` takes, ``release`` gives back.
 
     Lowering ``total`` evicts nobody; it keeps newcomers out until enough slots are free.
     """
@@ -16,11 +16,14 @@ class AdapterSlots:
     def free(self) -> bool:
         return len(self._held) < self.total
 
-    def reserve(self, job: str) -> bool:
-        """Take a slot if one is free. Raises ``ValueError`` when the job already has one."""
+    def reserve(self, job: str, *, force: bool = False) -> bool:
+        """Take a slot if one is free; ``force`` takes one regardless (a live change of policy, a batch that a restart brought back).
+
+        Raises ``ValueError`` when the job already has one.
+        """
         if job in self._held:
             raise ValueError(f"{job} already holds a slot")
-        if not self.free():
+        if not force and not self.free():
             return False
         self._held.add(job)
         return True

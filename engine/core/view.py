@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -48,15 +49,24 @@ class JobView:
 
 def explain_all(scheduler: Scheduler) -> dict[str, JobView]:
     positions = _positions(scheduler)
-    name = scheduler.admission.waiting().first()
+    name = scheduler.admission.queue.first()
     head = None if name is None else scheduler.jobs[name]
     return {job.job: _explain(scheduler, job, positions.get(job.job), head) for job in scheduler.jobs.values()}
 
 
 def _positions(scheduler: Scheduler) -> dict[str, int]:
     pipeline = scheduler.pipeline
-    lines = (scheduler.admission.waiting(), [*pipeline.rollouts, *pipeline.rounds.waiting()], pipeline.ready)
+    lines = (*_rollout_lines(scheduler), pipeline.ready)
     return {job: place for line in lines for place, job in enumerate(line, start=1)}
+
+
+def _rollout_lines(scheduler: Scheduler) -> Iterable[Iterable[str]]:
+    """Where slots are held per step, queue and admitted jobs are one line."""
+    queue, pipeline = scheduler.admission.queue, scheduler.pipeline
+    if scheduler.policy.slot_hold == "life":
+        return queue, [*pipeline.rollouts, *pipeline.rounds.waiting()]
+    places = [(line.place(job, scheduler.jobs[job].tenant), job) for line in (queue, pipeline.rollouts) for job in line]
+    return ([job for _, job in sorted(places)],)
 
 
 def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: JobRecord | None) -> JobView:
@@ -65,7 +75,7 @@ def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: J
         job=job.job,
         tenant=job.tenant,
         phase="waiting" if job.phase == "queued" or job.phase == "idle" else job.phase,
-        admitted=scheduler.admission.slots.holds(job.job),
+        admitted=job.admitted,
         version=job.version,
         steps=job.steps,
         attempt=job.attempt,
@@ -82,7 +92,7 @@ def _why(scheduler: Scheduler, job: JobRecord, head: JobRecord | None) -> tuple[
         return "paused", TEXTS["paused"]
     if job.phase == "queued":
         blocker = scheduler.admission.blocker(job, head)
-        return blocker, TEXTS[blocker]
+        return (blocker, TEXTS[blocker]) if blocker else _why_not_in_turn(scheduler, job)
     if job.phase == "idle":
         return _why_idle(scheduler, job)
     if job.phase == "ready":
@@ -97,15 +107,22 @@ def _why_ready(scheduler: Scheduler) -> tuple[Code, str]:
 
 
 def _why_idle(scheduler: Scheduler, job: JobRecord) -> tuple[Code, str]:
-    policy, pipeline = scheduler.policy, scheduler.pipeline
+    pipeline = scheduler.pipeline
     if pipeline.draining:
         return "admission", TEXTS["admission"]
-    if job.job not in pipeline.rollouts:
+    if not pipeline.rollouts.holds(job.job, job.tenant):
         return "barrier", TEXTS["barrier"]
+    return _why_not_in_turn(scheduler, job)
+
+
+def _why_not_in_turn(scheduler: Scheduler, job: JobRecord) -> tuple[Code, str]:
+    policy, pipeline = scheduler.policy, scheduler.pipeline
     if policy.collocated and not pipeline.may_roll_out():
         return "trainer", TEXTS["trainer_first"]
-    if pipeline.alone is not None or (job.job in pipeline.last_chances and pipeline.rolling):
+    if pipeline.alone is not None or pipeline.must_wait_alone(job.job):
         return "rollouts", TEXTS["alone"]
     if policy.max_rollouts is not None and pipeline.rolling >= policy.max_rollouts:
         return "rollouts", TEXTS["rollouts"]
+    if not scheduler.admission.has_slot(job):
+        return "slots", TEXTS["slots"]
     return "kv", TEXTS["memory" if pipeline.is_memory_full() else "kv"]

@@ -369,7 +369,7 @@ class Storm:
         if self.ledger.jobs:
             raise Broken(f"{sorted(self.ledger.jobs)} never ended: {self.scheduler.view()}")
         admission = self.scheduler.admission
-        if len(admission.slots) or len(admission.kv) or len(admission.waiting()) or self.scheduler.jobs:
+        if len(admission.slots) or len(admission.kv) or len(admission.queue) or self.scheduler.jobs:
             raise Broken("something is still held although every job ended")
 
     # Draws

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.fair import FairShare
 from engine.core.kv import KvAccount
 from engine.core.line import Line, TenantLines
 from engine.core.slots import AdapterSlots
@@ -89,7 +88,7 @@ def test_a_line_stays_small_however_often_jobs_move():
 
 
 def test_the_common_order_stays_small_however_often_tenants_move():
-    lines = TenantLines(lambda tenant: 0.0)
+    lines = TenantLines()
     lines.add("a", "t", (0.0,))
     for _ in range(10_000):
         lines.touch("t")
@@ -97,7 +96,7 @@ def test_the_common_order_stays_small_however_often_tenants_move():
 
 
 def test_a_parked_tenants_jobs_stay_in_line_but_are_not_first():
-    lines = TenantLines(lambda tenant: 0.0)
+    lines = TenantLines()
     lines.add("a", "t", (1.0,))
     lines.add("b", "u", (2.0,))
     lines.park("t")
@@ -106,37 +105,8 @@ def test_a_parked_tenants_jobs_stay_in_line_but_are_not_first():
     assert lines.first() == "a"
 
 
-def test_a_tenant_that_returns_from_idleness_has_no_credit():
-    fair = FairShare()
-    fair.join("busy", 1.0)
-    fair.charge("busy", 100.0)
-    fair.join("idle", 1.0)
-    assert fair.virtual_time("idle") == fair.virtual_time("busy")
-
-
-def test_a_tenant_that_leaves_and_returns_keeps_its_debt():
-    fair = FairShare()
-    fair.join("greedy", 1.0)
-    fair.join("other", 1.0)
-    fair.charge("greedy", 100.0)
-    fair.leave("greedy")
-    fair.join("greedy", 1.0)
-    assert fair.virtual_time("greedy") == 100.0
-
-
-def test_a_waiting_tenant_grows_older_than_newcomers():
-    fair = FairShare()
-    fair.join("waiting", 1.0)
-    fair.charge("waiting", 100.0)
-    fair.join("busy", 1.0)
-    for _ in range(10):
-        fair.charge("busy", 100.0)
-    fair.join("newcomer", 1.0)
-    assert fair.virtual_time("newcomer") > fair.virtual_time("waiting")
-
-
 def test_a_tenant_whose_first_job_moves_back_moves_back_too():
-    lines = TenantLines(lambda tenant: 0.0)
+    lines = TenantLines()
     lines.add("a", "t", (1.0,))
     lines.add("b", "t", (3.0,))
     lines.add("c", "u", (2.0,))

@@ -118,8 +118,7 @@ def test_the_fair_order_prefers_the_tenant_that_was_served_less():
     for job in ("a1", "a2", "a3"):
         house.submit(job, tenant="a", steps=1)
     house.submit("b1", tenant="b", steps=1)
-    house.step("a1")
-    assert "admit b1" in house.step("a2")
+    assert "admit b1" in house.step("a1")
 
 
 def _served(weights: dict[str, float], releases: int) -> dict[str, int]:
@@ -142,14 +141,13 @@ def test_a_tenant_of_three_times_the_weight_is_served_three_times_as_much():
     assert _served({"a": 3.0, "b": 1.0}, 40) == {"a": 30, "b": 10}
 
 
-def test_a_small_tenants_job_waits_for_two_jobs_of_a_crowd_at_most():
+def test_a_small_tenants_job_waits_for_one_job_of_a_crowd_at_most():
     house = House(max_active=1, admission_order="fair")
     for number in range(32):
         house.submit(f"big{number}", tenant="big", steps=1, kv_bytes=1000)
     house.step("big0")
     house.submit("small", tenant="small", steps=1)
-    house.step("big1")
-    assert "admit small" in house.step("big2")
+    assert "admit small" in house.step("big1")
 
 
 def test_kv_held_per_rollout_limits_rollouts_not_admissions():
@@ -221,4 +219,4 @@ def test_everything_is_given_back_when_the_last_job_ends():
     house.step("a")
     house.cancel("b")
     admission = house.scheduler.admission
-    assert (admission.kv.reserved_bytes, len(admission.slots), len(admission.waiting())) == (0, 0, 0)
+    assert (admission.kv.reserved_bytes, len(admission.slots), len(admission.queue)) == (0, 0, 0)
