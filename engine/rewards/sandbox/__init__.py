@@ -30,6 +30,8 @@
 (``Strength.as_dict()`` for status pages). The same from a shell: ``python -m engine.rewards run``.
 """
 
+from engine.rewards.sandbox.client import Sandbox
+from engine.rewards.sandbox.strength import SandboxSettings, Strength, TooWeak
 from engine.rewards.sandbox.verdicts import (
     AssertTest,
     CallTest,
@@ -56,8 +58,12 @@ __all__ = [
     "Limits",
     "NotApplicable",
     "Output",
+    "Sandbox",
+    "SandboxSettings",
     "StdinTest",
+    "Strength",
     "TestOutcome",
+    "TooWeak",
     "Verdict",
     "to_json",
 ]

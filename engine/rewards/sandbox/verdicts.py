@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 ErrorKind = Literal[
@@ -136,20 +136,3 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
     if isinstance(verdict, NotApplicable):
         return {"reward": None}
     return {"error": {"kind": verdict.kind, "message": verdict.message, "line": verdict.line}}
-
-
-def to_wire(verdict: Verdict) -> dict[str, Any]:
-    """As ``to_json``, with the trace; ``from_wire`` reads it."""
-    return {"failed": asdict(verdict)} if isinstance(verdict, Failed) else to_json(verdict)
-
-
-def from_wire(raw: Mapping[str, Any]) -> Verdict:
-    if "failed" in raw:
-        return failed_from_wire(raw["failed"])
-    if raw["reward"] is None:
-        return NotApplicable()
-    return Graded(reward=raw["reward"], components=raw.get("components", {}))
-
-
-def failed_from_wire(raw: Mapping[str, Any]) -> Failed:
-    return Failed(**{**raw, "trace": tuple((line, name) for line, name in raw["trace"])})

@@ -1,0 +1,39 @@
+"""Frames as the host reads and writes them: four bytes of little-endian length, then JSON.
+
+What is read may have been written by an enemy.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+HEAD = struct.Struct("<I")
+
+
+class Forged(Exception):
+    """A frame that no honest worker writes."""
+
+
+def encode(message: Any) -> bytes:
+    body = json.dumps(message).encode()
+    return HEAD.pack(len(body)) + body
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """A JSON object without NaN or infinity in it; raises ``Forged`` for everything else."""
+    try:
+        message = _decoder.decode(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise Forged("not JSON") from error
+    if type(message) is not dict:
+        raise Forged("not an object")
+    return message
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse)

@@ -1,0 +1,73 @@
+"""One child of the template: takes its descriptors, puts up the walls, says which stand, and serves requests until it is killed."""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import gc
+import io
+import os
+import signal
+import sys
+
+from . import lockdown, probing, wire
+from .coding import Coder
+from .grading import Grader
+from .guard import Guard
+
+_FREE_DESCRIPTOR = 64
+_FILELESS_FINDERS = ("BuiltinImporter", "FrozenImporter")
+
+
+def become(descriptors: dict[int, int], walls: dict, finder: object) -> None:
+    """Never returns. ``descriptors``: those of this process by the numbers that they shall have."""
+    try:
+        _rearrange(descriptors)
+        _forget_the_template(finder)
+        report = lockdown.lock(**walls)
+    except OSError as error:
+        wire.send({"failed": f"{error.filename or 'a wall'}: {error.strerror or error}"})
+        os._exit(1)
+    wire.send({"ready": report})
+    _serve()
+
+
+def _rearrange(descriptors: dict[int, int]) -> None:
+    moved = {number: fcntl.fcntl(fd, fcntl.F_DUPFD, _FREE_DESCRIPTOR) for number, fd in descriptors.items()}
+    for number, fd in moved.items():
+        os.dup2(fd, number)
+    os.closerange(max(descriptors) + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _forget_the_template(finder: object) -> None:
+    sys.meta_path[:] = [*(found for found in sys.meta_path if getattr(found, "__name__", "") in _FILELESS_FINDERS), finder]
+    sys.path.clear()
+    sys.path_hooks.clear()
+    sys.path_importer_cache.clear()
+    sys.argv = [""]
+    output = io.FileIO(1, "w", closefd=False)
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace")
+    sys.stderr = sys.__stderr__ = sys.stdout
+    # The host asks with SIGUSR1, just before it kills, at which line the process hangs.
+    faulthandler.enable(file=2)
+    faulthandler.register(signal.SIGUSR1, file=2)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+
+
+def _serve() -> None:
+    keeper = Guard()
+    grader, coder = Grader(keeper), Coder(keeper)
+    operations = {
+        "load": grader.load,
+        "batch": grader.batch,
+        "program": coder.program,
+        "define": coder.define,
+        "call": coder.call,
+        "judge": coder.judge,
+        "probe": lambda request: wire.send({"succeeded": probing.attempts()}),
+    }
+    gc.freeze()
+    while True:
+        request = wire.receive()
+        operations[request["op"]](request)
