@@ -50,7 +50,7 @@ class Env(BaseSettings):
     database_url: str | None = Field(default=None, validation_alias="DATABASE_URL")
     email_url: SecretStr | None = None
     email_from: str = "MARLaaS <marlaas@localhost>"
-    max_upload_bytes: int = Field(default=1024**3, ge=1024)
+    max_upload_bytes: int = Field(default=4 * 1024**3, ge=1024)
     log_json: bool | None = None
 
     @field_validator("state", "runtime")

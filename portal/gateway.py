@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from django.conf import settings
@@ -45,6 +46,14 @@ class Gateway:
 
     def models(self) -> list[dict[str, Any]]:
         return self._call("GET", "/models", timeout=CONNECT_SECONDS).get("models", [])
+
+    def tokenizer(self, model: str) -> bytes:
+        """The content of the model's tokenizer.json."""
+        with _engine_errors():
+            timeout = httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS)
+            response = self._client.get(f"/models/{quote(model, safe='/')}/tokenizer", timeout=timeout)
+            _raise_for(response)
+            return response.content
 
     def status(self) -> dict[str, Any]:
         return self._call("GET", "/status")

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from engine.blobs import BlobStore
-from portal.datasets import canonical, validate
+from portal.datasets import canonical, mapping, validate
+from portal.datasets.findings import MAX_LISTED
+from portal.datasets.mapping import Mapping
 from portal.datasets.models import Dataset
-from portal.errors import Invalid
+from portal.datasets.text import ENCODINGS
+from portal.datasets.tokenizer_files import NoTokenizer, ruler
+from portal.datasets.validate import Checked, Options, Progress
+from portal.errors import Conflict, Invalid
 from portal.names import clean_name
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
 EVAL_SHARE = 0.1
 SPLIT_SEED = 0
+MAX_SEED = 2**31
 
 
 class DatasetInvalid(Invalid):
@@ -25,39 +33,169 @@ class DatasetInvalid(Invalid):
     def __init__(self, report: dict[str, Any]):
         self.report = report
         more = report["error_total"] - 1
-        first = report["errors"][0]
-        where = f"line {first['line']}: " if first["line"] else ""
-        super().__init__([("file", f"{where}{first['message']}. {first['fix']}" + (f" ({more} more)" if more else ""))])
+        told = [(fault.get("file", "file"), _sentence(fault)) for fault in report["errors"]]
+        super().__init__([(told[0][0], told[0][1] + (f" ({more} more)" if more else "")), *told[1:]])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What is to become of a file. ``mapping`` None: as proposed; ``model``: whose tokens to count, or ""; ``series``: what it renews."""
+
+    filename: str = ""
+    mapping: Mapping | None = None
+    encoding: str = ""
+    eval_share: float = EVAL_SHARE
+    seed: int = SPLIT_SEED
+    model: str = ""
+    series: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def parse_plan(raw: dict[str, Any], filename: str) -> Plan:
+    """``raw`` (JSON-like, from a form, the API or a row) as a plan; raises ``Invalid`` naming each bad field."""
+    problems: list[tuple[str, str]] = []
+    chosen = None
+    if raw.get("mapping") is not None:
+        try:
+            chosen = mapping.parse(raw["mapping"])
+        except mapping.BadMapping as bad:
+            problems.append((bad.field, str(bad)))
+    share, seed, encoding = raw.get("eval_share", EVAL_SHARE), raw.get("seed", SPLIT_SEED), raw.get("encoding", "")
+    if not isinstance(share, (int, float)) or not 0 <= share <= 0.9:
+        problems.append(("eval_share", "must lie between 0 and 0.9"))
+    if not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
+        problems.append(("seed", f"must be a whole number from 0 to {MAX_SEED - 1}"))
+    if encoding not in ("", *ENCODINGS):
+        problems.append(("encoding", f"choose among {', '.join(ENCODINGS)}"))
+    if problems:
+        raise Invalid(problems)
+    more = {name: str(raw.get(name) or "") for name in ("model", "series")}
+    return Plan(filename=filename, mapping=chosen, encoding=encoding, eval_share=float(share), seed=seed, **more)
 
 
 def create_dataset(
-    tenant: Tenant, user: User, name: str, file: BinaryIO, *, eval_share: float = EVAL_SHARE, seed: int = SPLIT_SEED
+    tenant: Tenant,
+    user: User,
+    name: str,
+    file: BinaryIO,
+    *,
+    eval_file: BinaryIO | None = None,
+    eval_share: float = EVAL_SHARE,
+    seed: int = SPLIT_SEED,
+    plan: Plan | None = None,
+    progress: Progress | None = None,
+    origin: dict[str, Any] | None = None,
 ) -> Dataset:
     """Check the whole ``file`` (binary, seekable), then store its rows as two blobs and one row; on any fault nothing is kept.
 
-    Raises ``DatasetInvalid`` with the report, ``Invalid`` for the other fields, ``Forbidden`` for viewers.
+    ``eval_file`` is held out instead of a share of the rows. Raises ``DatasetInvalid`` with the report, ``Invalid`` for the other fields,
+    ``Forbidden`` for viewers.
     """
     require(tenant, user, Role.MEMBER)
+    plan = plan or parse_plan({"eval_share": eval_share, "seed": seed}, getattr(file, "name", "") or "")
     name, problems = clean_name(name)
-    if not 0 <= eval_share <= 0.9:
-        problems.append(("eval_share", "must lie between 0 and 0.9"))
+    previous = tenant.datasets.filter(public_id=plan.series).first() if plan.series else None
+    if plan.series and previous is None:
+        problems.append(("series", f"there is no dataset {plan.series[:40]!a}"))
     if problems:
         raise Invalid(problems)
-    checked = validate.validate(file, max_bytes=settings.MAX_UPLOAD_BYTES)
-    if checked.report["error_total"]:
-        raise DatasetInvalid(checked.report)
-    parts = canonical.write(file, checked, BlobStore(settings.BLOBS_DIR), eval_share=eval_share, seed=seed)
+    with _Checking(file, eval_file, plan, progress) as (checked, held_out, report):
+        if report["error_total"]:
+            raise DatasetInvalid(report)
+        blobs = BlobStore(settings.BLOBS_DIR)
+        parts = canonical.write(checked, blobs, eval_share=plan.eval_share, seed=plan.seed, held_out=held_out)
+        recipe = {**plan.as_dict(), "mapping": checked.mapping.as_dict(), "origin": origin or {}, "eval_file": held_out is not None}
+        fields = {"name": name, "columns": _columns(checked, held_out), "report": report, "recipe": recipe, "created_by": user}
+    if report["lengths"]:
+        fields["lengths"] = {report["lengths"]["model"]: report["lengths"]}
+    return _insert(tenant, previous, parts, fields)
+
+
+def check_file(file: BinaryIO, eval_file: BinaryIO | None, plan: Plan, progress: Progress | None = None) -> dict[str, Any]:
+    """The report alone; stores nothing."""
+    with _Checking(file, eval_file, plan, progress) as (_, _, report):
+        return report
+
+
+def _insert(tenant: Tenant, previous: Dataset | None, parts: canonical.Parts, fields: dict[str, Any]) -> Dataset:
     with transaction.atomic():
-        return Dataset.objects.create(
-            tenant=tenant,
-            name=name,
-            train_sha256=parts.train.sha256,
-            train_bytes=parts.train.bytes,
-            train_rows=parts.train_rows,
-            eval_sha256=parts.eval.sha256 if parts.eval else "",
-            eval_bytes=parts.eval.bytes if parts.eval else 0,
-            eval_rows=parts.eval_rows,
-            columns=checked.columns,
-            report=checked.report,
-            created_by=user,
-        )
+        if previous is not None:
+            Tenant.objects.select_for_update().get(pk=tenant.pk)  # two new versions at once: the second gets the next number
+            tenant.datasets.filter(public_id=previous.root, series="").update(series=previous.root)
+            newest = tenant.datasets.filter(series=previous.root).order_by("-version").first()
+            fields |= {"series": previous.root, "version": newest.version + 1}
+        try:
+            with transaction.atomic():
+                return tenant.datasets.create(
+                    train_sha256=parts.train.sha256,
+                    train_bytes=parts.train.bytes,
+                    train_rows=parts.train_rows,
+                    eval_sha256=parts.eval.sha256 if parts.eval else "",
+                    eval_bytes=parts.eval.bytes if parts.eval else 0,
+                    eval_rows=parts.eval_rows,
+                    **fields,
+                )
+        except IntegrityError as error:
+            raise Conflict([("series", "another version was stored at the same moment; try again")]) from error
+
+
+class _Checking:
+    """Checks both files; the digests' scratch files live as long as the block."""
+
+    def __init__(self, file: BinaryIO, eval_file: BinaryIO | None, plan: Plan, progress: Progress | None):
+        options = Options(filename=plan.filename, encoding=plan.encoding, mapping=plan.mapping, ruler=_ruler(plan.model))
+        self._train = validate.validate(file, max_bytes=settings.MAX_UPLOAD_BYTES, options=options, progress=progress)
+        self._held_out = None
+        if eval_file is not None:
+            own = replace(options, filename=getattr(eval_file, "name", "") or plan.filename, mapping=self._train.mapping, ruler=None)
+            self._held_out = validate.validate(eval_file, max_bytes=settings.MAX_UPLOAD_BYTES, options=own)
+
+    def __enter__(self) -> tuple[Checked, Checked | None, dict[str, Any]]:
+        return self._train, self._held_out, whole_report(self._train, self._held_out)
+
+    def __exit__(self, *_: object) -> None:
+        for checked in self._both():
+            checked.close()
+
+    def _both(self) -> Iterator[Checked]:
+        yield self._train
+        if self._held_out is not None:
+            yield self._held_out
+
+
+def whole_report(train: Checked, held_out: Checked | None) -> dict[str, Any]:
+    """One report of both files; faults of the second are marked ``"file": "eval_file"``."""
+    if held_out is None:
+        return train.report
+    train.errors.take(held_out.errors, file="eval_file")
+    if not train.errors.total:
+        total, nearest = train.digests.shared_with(held_out.digests, MAX_LISTED)
+        for line, here in nearest:
+            message = f"the same prompt as in line {here} of the training file"
+            held_out.warnings.add("leak", line, None, message, "hold out other prompts, or the held-out reward measures memory")
+        held_out.warnings.total += total - len(nearest)
+    train.warnings.take(held_out.warnings, file="eval_file")
+    return {**train.report, "eval_rows": held_out.rows}
+
+
+def _columns(train: Checked, held_out: Checked | None) -> list[str]:
+    return [name for name in train.columns if held_out is None or name in held_out.columns]
+
+
+def _ruler(model: str) -> Any:
+    if not model:
+        return None
+    try:
+        return ruler(model)
+    except NoTokenizer as error:
+        raise Invalid([("model", str(error))]) from error
+
+
+def _sentence(fault: dict[str, Any]) -> str:
+    where = f"line {fault['line']}: " if fault["line"] else ""
+    return f"{where}{fault['message']}. {fault['fix']}"
+
+
+__all__ = ("DatasetInvalid", "Plan", "check_file", "create_dataset", "parse_plan", "whole_report")

@@ -1,53 +1,63 @@
-"""Check a whole JSON Lines file, line by line, in flat memory: what is wrong, in which line and column, and how to mend it.
+"""Check a whole file, record by record, in flat memory: what is wrong, in which line and column, and how to mend it.
 
-Checked with msgspec, which names the right line where table libraries name a wrong one or none. Eight bytes a row are kept: a digest of its
-prompt, which finds duplicates and later keeps equal prompts on one side of the train/eval split.
+The result says how the file was read (format, encoding, columns), every fault by its cause, the first hundred in full, repeated prompts,
+and prompt lengths for a base model. Nothing is stored; the digests of the prompts are kept for the split.
 """
 
 from __future__ import annotations
 
 import itertools
-from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any, BinaryIO
 
-from portal.datasets import rows as row_rules
-from portal.datasets.rows import BadLine, Row
+from portal.datasets import mapping as mappings
+from portal.datasets.digests import Digests
+from portal.datasets.findings import MAX_LISTED, Findings
+from portal.datasets.lengths import Lengths, Ruler
+from portal.datasets.mapping import SAMPLE_ROWS, Mapping, Proposal
+from portal.datasets.rows import PROMPT_COLUMNS, BadLine, Row, as_it_is
+from portal.datasets.sources import Source, Unreadable, open_source
+from portal.datasets.text import MAX_LINE_BYTES
 
-MAX_LISTED = 100
-MAX_LINE_BYTES = 1024 * 1024
-MAX_ROWS = 10_000_000
+__all__ = ("MAX_LINE_BYTES", "MAX_LISTED", "Checked", "Options", "validate")
+
+MAX_ROWS = 100_000_000
 MAX_COLUMNS = 200
-_UTF8_BOM = b"\xef\xbb\xbf"
-_FOREIGN_BOMS = ((b"\xff\xfe\x00\x00", "UTF-32"), (b"\x00\x00\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
-_MAGIC = ((b"PK\x03\x04", "a zip archive"), (b"\x1f\x8b", "gzip-compressed"), (b"PAR1", "a Parquet file"), (b"%PDF", "a PDF"))
+PROGRESS_ROWS = 5000
+_FLAT = "keep those that rewards read"
+
+Progress = Callable[[int], None]
 
 
-class Findings:
-    """Counts all, keeps the first hundred."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How to read a file. ``mapping`` None: as proposed for its first rows. ``encoding`` "": recognise it."""
 
-    def __init__(self) -> None:
-        self.listed: list[dict[str, Any]] = []
-        self.total = 0
-
-    def add(self, line: int | None, column: str | None, message: str, fix: str) -> None:
-        self.total += 1
-        if len(self.listed) < MAX_LISTED:
-            self.listed.append({"line": line, "column": column, "message": message, "fix": fix})
+    filename: str = ""
+    encoding: str = ""
+    mapping: Mapping | None = None
+    ruler: Ruler | None = None
 
 
 @dataclass(kw_only=True)
 class Checked:
-    """The outcome for one file. ``digests``: one 64-bit digest of the prompt per row; ``columns``: those that every row has."""
+    """The outcome for one file. ``read``: makes a row of a record; ``columns``: those that every row has."""
 
     rows: int = 0
-    digests: array[int] = field(default_factory=lambda: array("Q"))
+    digests: Digests = field(default_factory=Digests)
     errors: Findings = field(default_factory=Findings)
     warnings: Findings = field(default_factory=Findings)
     seen: Counter[str] = field(default_factory=Counter)
+    source: Source | None = None
+    mapping: Mapping = field(default_factory=Mapping)
+    proposal: Proposal | None = None
+    read: Callable[[dict[str, Any]], Row] = as_it_is
+    duplicates: int = 0
+    lengths: dict[str, Any] | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -56,122 +66,148 @@ class Checked:
     @property
     def report(self) -> dict[str, Any]:
         return {
+            "format": self.source.format if self.source else None,
+            "encoding": self.source.encoding if self.source else None,
             "rows": self.rows,
             "columns": self.columns,
             "errors": self.errors.listed,
             "error_total": self.errors.total,
+            "error_causes": dict(self.errors.causes),
             "warnings": self.warnings.listed,
             "warning_total": self.warnings.total,
+            "warning_causes": dict(self.warnings.causes),
+            "mapping": self.mapping.as_dict(),
+            "proposed": self.proposal and self.proposal.as_dict(),
+            "duplicates": self.duplicates,
+            "lengths": self.lengths,
         }
 
+    def close(self) -> None:
+        self.digests.close()
 
-def validate(file: BinaryIO, *, max_bytes: int) -> Checked:
-    """Read ``file`` (binary, seekable) from its start to its end and leave nothing out."""
+
+def validate(file: BinaryIO, *, max_bytes: int, options: Options = Options(), progress: Progress | None = None) -> Checked:
+    """Read ``file`` (binary, seekable) from its start to its end and leave nothing out. ``progress`` hears the rows read so far."""
     checked = Checked()
-    if problem := _not_text(file):
-        checked.errors.add(*problem)
+    try:
+        checked.source = open_source(file, filename=options.filename, encoding=options.encoding, warnings=checked.warnings)
+    except Unreadable as refused:
+        checked.errors.add(refused.cause, refused.line, None, refused.message, refused.fix, refused.text)
         return checked
-    _check_lines(file, checked, max_bytes)
+    _choose_mapping(checked, options)
+    if not checked.errors.total:
+        _check_records(checked, options, _size(file), max_bytes, progress)
     if not checked.rows and not checked.errors.total:
-        checked.errors.add(None, None, "the file has no rows", "write one JSON object a line, each with a prompt or messages")
+        fix = "write one JSON object a line, each with a prompt or messages"
+        fix = fix if checked.source.format == "jsonl" else "add rows, each with a prompt"
+        checked.errors.add("empty", None, None, "the file has no rows", fix)
     if not checked.errors.total:
         _warn_of_ragged(checked)
-        _warn_of_duplicates(file, checked)
+        _warn_of_duplicates(checked)
     return checked
 
 
-def lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, line without its end) of every line that is not blank; a line over the cap is cut to just over it."""
-    file.seek(0)
-    number = 0
-    while raw := file.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            _skip_line(file)
-        if number == 1:
-            raw = raw.removeprefix(_UTF8_BOM)
-        if line := raw.strip(b" \t\r\n"):
-            yield number, line
+def samples(source: Source, limit: int = SAMPLE_ROWS) -> list[dict[str, Any]]:
+    """The first readable records."""
+    records = itertools.islice(source.records(), 2 * limit)
+    return [record for _, record in records if isinstance(record, dict)][:limit]
 
 
-def _skip_line(file: BinaryIO) -> None:
-    while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-        pass
+def _choose_mapping(checked: Checked, options: Options) -> None:
+    found = samples(checked.source)
+    checked.proposal = mappings.propose(found)
+    if options.mapping is not None:
+        checked.mapping = options.mapping
+    elif checked.proposal:
+        checked.mapping = checked.proposal.mapping
+    elif found and checked.source.format != "jsonl" and not any(set(PROMPT_COLUMNS) & set(sample) for sample in found):
+        message = f"no column looks like a prompt; the columns are {', '.join(name[:40] for name in list(found[0])[:20])}"
+        fix = "choose the column with the question, or name it prompt"
+        checked.errors.add("no_prompt", 1 if checked.source.format == "csv" else None, None, message, fix)
+    checked.read = as_it_is if checked.mapping.plain else partial(mappings.apply, checked.mapping)
 
 
-def _not_text(file: BinaryIO) -> tuple[int | None, str | None, str, str] | None:
-    file.seek(0)
-    head = file.read(4)
-    for bom, name in _FOREIGN_BOMS:
-        if head.startswith(bom):
-            return 1, None, f"the file is encoded in {name}", "save it as UTF-8"
-    for magic, name in _MAGIC:
-        if head.startswith(magic):
-            return None, None, f"the file is {name}, not JSON Lines", "upload plain JSON Lines: one JSON object a line, in UTF-8"
-    return None
+def _size(file: BinaryIO) -> int:
+    position = file.tell()
+    size = file.seek(0, 2)
+    file.seek(position)
+    return size
 
 
-def _check_lines(file: BinaryIO, checked: Checked, max_bytes: int) -> None:
-    size = 0
-    for number, line in lines(file):
-        size += len(line)
-        if size > max_bytes:
-            checked.errors.add(number, None, f"the file is larger than {max_bytes:,} bytes", "split it into several datasets")
-            return
-        if checked.rows >= MAX_ROWS:
-            checked.errors.add(number, None, f"the file has more than {MAX_ROWS:,} rows", "split it into several datasets")
-            return
-        _check_line(number, line, checked)
-        if len(checked.seen) > MAX_COLUMNS:
-            checked.errors.add(number, None, f"the file has more than {MAX_COLUMNS} different columns", "keep those that rewards read")
-            return
-
-
-def _check_line(number: int, line: bytes, checked: Checked) -> None:
-    checked.rows += 1
-    try:
-        if len(line) > MAX_LINE_BYTES:
-            raise BadLine(
-                None, f"the line is longer than {MAX_LINE_BYTES:,} bytes", "shorten the row or remove columns that no reward reads"
-            )
-        row = row_rules.parse(line)
-    except BadLine as bad:
-        checked.errors.add(number, bad.column, bad.message, bad.fix)
-        checked.digests.append(0)
+def _check_records(checked: Checked, options: Options, size: int, max_bytes: int, progress: Progress | None) -> None:
+    if size > max_bytes:
+        message = f"the file is larger than {max_bytes:,} bytes: it has {size:,}"
+        checked.errors.add("too_large", None, None, message, "split it into several datasets")
         return
-    checked.seen.update(row.item.keys())
-    checked.digests.append(prompt_digest(row))
+    lengths = Lengths(options.ruler, checked.warnings) if options.ruler else None
+    read, take = checked.read, _Taker(checked, lengths).take
+    try:
+        for line, record in checked.source.records():
+            if type(record) is BadLine:
+                checked.rows += not record.ends_file
+                checked.errors.add_bad(line if line > 1 or not record.ends_file or checked.source.format == "csv" else None, record)
+                continue
+            checked.rows += 1
+            try:
+                take(line, read(record))
+            except BadLine as bad:
+                checked.errors.add_bad(line, bad)
+            if progress and checked.rows % PROGRESS_ROWS == 0:
+                progress(checked.rows)
+            if checked.rows >= MAX_ROWS:
+                message = f"the file has more than {MAX_ROWS:,} rows"
+                checked.errors.add("too_many_rows", line, None, message, "split it into several datasets")
+                return
+    except _TooManyColumns as stop:
+        checked.errors.add("too_many_columns", stop.line, None, f"the file has more than {MAX_COLUMNS} different columns", _FLAT)
+    except BadLine as bad:  # the file cannot be read any further
+        checked.errors.add_bad(checked.rows + 1, bad)
+    if lengths:
+        checked.lengths = lengths.figures()
+
+
+class _TooManyColumns(Exception):
+    def __init__(self, line: int):
+        self.line = line
+
+
+class _Taker:
+    """What is remembered of each good row. Counts columns by their whole set: files have few different ones."""
+
+    def __init__(self, checked: Checked, lengths: Lengths | None):
+        self._seen = checked.seen
+        self._append = checked.digests.append
+        self._lengths = lengths
+
+    def take(self, line: int, row: Row) -> None:
+        seen = self._seen
+        for name in row.item:
+            seen[name] += 1
+        if len(seen) > MAX_COLUMNS:
+            raise _TooManyColumns(line)
+        self._append(prompt_digest(row), line)
+        if self._lengths is not None:
+            self._lengths.add(line, row)
 
 
 def prompt_digest(row: Row) -> int:
     """64 bits that are equal for equal prompts."""
-    digest = blake2b(digest_size=8)
-    for message in row.messages:
-        digest.update(f"{message['role']}\x1f{message['content']}\x1e".encode())
-    return int.from_bytes(digest.digest(), "little")
+    parts = [f"{message['role']}\x1f{message['content']}\x1e" for message in row.messages]
+    return int.from_bytes(blake2b("".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _warn_of_ragged(checked: Checked) -> None:
     for name, count in checked.seen.items():
-        if count < checked.rows and name not in row_rules.PROMPT_COLUMNS:
-            missing = checked.rows - count
-            message = f"{missing:,} of {checked.rows:,} rows have no {name}"
-            checked.warnings.add(None, name, message, "give every row this column, or rewards cannot use it")
+        if count < checked.rows and name not in PROMPT_COLUMNS:
+            message = f"{checked.rows - count:,} of {checked.rows:,} rows have no {name}"
+            checked.warnings.add("ragged", None, name, message, "give every row this column, or rewards cannot use it")
 
 
-def _warn_of_duplicates(file: BinaryIO, checked: Checked) -> None:
-    """Names each repeated prompt's line and its first appearance; the file is read again only if there are any."""
-    repeated = _repeated(checked.digests)
-    if not repeated:
-        return
-    first_seen: dict[int, int] = {}
-    for digest, (number, _) in zip(checked.digests, lines(file), strict=True):
-        if digest not in repeated:
-            continue
-        if (first := first_seen.setdefault(digest, number)) != number:
-            checked.warnings.add(number, None, f"the same prompt as in line {first}", "remove it, unless it should count twice")
-
-
-def _repeated(digests: array[int]) -> set[int]:
-    ordered = sorted(digests)
-    return {a for a, b in itertools.pairwise(ordered) if a == b}
+def _warn_of_duplicates(checked: Checked) -> None:
+    checked.duplicates, nearest = checked.digests.repeats(MAX_LISTED)
+    for line, first in nearest:
+        checked.warnings.add("duplicate", line, None, f"the same prompt as in line {first}", "remove it, unless it should count twice")
+    unlisted = checked.duplicates - len(nearest)
+    checked.warnings.total += unlisted
+    checked.warnings.causes["duplicate"] += unlisted
+    checked.warnings.causes += Counter()

@@ -18,6 +18,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -35,6 +36,7 @@ TINY = ModelInfo(
     job_slots=8,
     description="A small model that does sums",
 )
+TOKENIZER = Path(__file__).resolve().parents[2] / "engine" / "models" / "tiny_math" / "tokenizer.json"
 _ENDED = ("succeeded", "failed", "cancelled")
 _T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -122,6 +124,11 @@ class FakeEngine:
     def _models(self, request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json={"models": [model.model_dump(mode="json") for model in self.models]})
 
+    def _tokenizer(self, request: httpx.Request, model: str) -> httpx.Response:
+        if model not in {info.name for info in self.models}:
+            return _error(404, f"unknown model {model}")
+        return httpx.Response(200, content=TOKENIZER.read_bytes())
+
     def _status(self, request: httpx.Request) -> httpx.Response:
         jobs = [{"job": job, "tenant": body["tenant"], "state": "queued", "version": 0} for job, body in self.jobs.items()]
         return httpx.Response(200, json={"engine": self.engine, "epoch": self.epoch, "admission": "open", "jobs": jobs})
@@ -167,6 +174,7 @@ _ROUTES = (
     ("POST", r"/fake/([^/]+)/burst/(\d+)", "_burst"),
     ("GET", "/events", "_events"),
     ("GET", "/models", "_models"),
+    ("GET", r"/models/(.+)/tokenizer", "_tokenizer"),
     ("GET", "/status", "_status"),
     ("POST", "/estimate", "_estimate"),
 )

@@ -18,7 +18,7 @@ from tests.portal.world import World, additions, jsonl
 
 
 def split(file: Any, blobs: BlobStore, share: float = 0.1, seed: int = 0) -> tuple[list[dict], list[dict]]:
-    parts = canonical.write(file, validate(file, max_bytes=1 << 24), blobs, eval_share=share, seed=seed)
+    parts = canonical.write(validate(file, max_bytes=1 << 24), blobs, eval_share=share, seed=seed)
     read = lambda ref: [json.loads(line) for line in blobs.open(ref)] if ref else []  # noqa: E731
     return read(parts.train), read(parts.eval)
 
