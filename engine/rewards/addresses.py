@@ -23,8 +23,11 @@ _CARRIERS = (
     (ipaddress.IPv6Network("64:ff9b::/96"), 0),  # NAT64, RFC 6052
     (ipaddress.IPv6Network("2002::/16"), 80),  # 6to4, RFC 3056
 )
-# Never public whatever the standard library thinks of them: Teredo, locally chosen NAT64, documentation, old site-local.
-_REFUSED = tuple(map(ipaddress.ip_network, ("2001::/32", "64:ff9b:1::/48", "2001:db8::/32", "3fff::/20", "fec0::/10", "192.88.99.0/24")))
+# Never public whatever the standard library of this Python thinks of them: Teredo, locally chosen NAT64, documentation, old site-local,
+# protocol assignments, 6to4 relays.
+_REFUSED = tuple(
+    map(ipaddress.ip_network, ("2001::/32", "64:ff9b:1::/48", "2001:db8::/32", "3fff::/20", "fec0::/10", "192.0.0.0/24", "192.88.99.0/24"))
+)
 
 
 def url_problem(url: str) -> str | None:

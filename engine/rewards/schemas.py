@@ -59,6 +59,8 @@ def check(schema: dict[str, Any]) -> None:
         raise SchemaProblem(f"at {_where(error.absolute_path)}: {error.message[:200]}") from None
     except RecursionError:
         raise SchemaProblem("is nested too deeply") from None
+    except OverflowError as error:
+        raise SchemaProblem(f"holds a pattern that cannot be read: {error}") from None
     for path, part in _subschemas(schema, ()):
         _check_part(schema, path, part)
     _count(schema, schema, {}, set())
