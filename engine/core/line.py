@@ -65,7 +65,7 @@ class TenantLines:
     """One ``Line`` per tenant, served in the order of (tenant's key, key of the tenant's first job): its ``Place``.
 
     A parked tenant (at its running cap) is passed over without being searched: it leaves the common order until unparked.
-    ``tenant_key`` is asked whenever a tenant is touched; call ``touch`` after it changed. None: all tenants are equal, one line for all.
+    ``tenant_key`` is asked whenever a tenant is touched; call ``touch`` after it changed. None: all tenants are equal.
     """
 
     def __init__(self, tenant_key: Callable[[str], TenantKey] | None = None) -> None:
@@ -145,17 +145,16 @@ class TenantLines:
     def is_parked(self, tenant: str) -> bool:
         return tenant in self._parked
 
-    def place(self, job: str, tenant: str) -> Place:
-        """Raises ``KeyError`` when the job is not here."""
-        return self._tenant_key(tenant), self._lines[tenant].key(job)
-
     def __len__(self) -> int:
         return self._count
 
+    def places(self) -> list[tuple[TenantKey, Key, str]]:
+        """Every job with its place, in order, parked or not; O(n log n), for views only."""
+        return sorted((self._tenant_key(tenant), line.key(job), job) for tenant, line in self._lines.items() for job in line)
+
     def __iter__(self) -> Iterator[str]:
         """Every job in order, parked or not; O(n log n), for views only."""
-        entries = [(self._tenant_key(tenant), line.key(job), job) for tenant, line in self._lines.items() for job in line]
-        return (job for _, _, job in sorted(entries))
+        return (job for _, _, job in self.places())
 
 
 def _equal(tenant: str) -> TenantKey:

@@ -61,13 +61,13 @@ class Pipeline:
         """Its priority changed while it waits."""
         if job.phase == "ready":
             self.ready.add(job.job, self._train_key(job))
-        elif self.rollouts.holds(job.job, job.tenant):
-            self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
+        elif self.is_in_line(job):
+            self.rollouts.add(job.job, self._group(job), self._rollout_key(job))
 
     def leave(self, job: JobRecord) -> None:
         """Wait for nothing any more."""
         self.last_chances.discard(job.job)
-        self.rollouts.discard(job.job, job.tenant)
+        self.rollouts.discard(job.job, self._group(job))
         self.ready.discard(job.job)
         self.rounds.leave(job.job)
 
@@ -76,6 +76,10 @@ class Pipeline:
         if self.policy.barrier and self.rounds.over():
             for name in self.rounds.open():
                 self._line_up(self._jobs[name])
+
+    def is_in_line(self, job: JobRecord) -> bool:
+        """Whether it stands in the line of rollouts: not so while it waits for the next round."""
+        return self.rollouts.holds(job.job, self._group(job))
 
     # Who is next
 
@@ -115,7 +119,7 @@ class Pipeline:
     # Work under way
 
     def rollout_began(self, job: JobRecord) -> None:
-        self.rollouts.discard(job.job, job.tenant)
+        self.rollouts.discard(job.job, self._group(job))
         self.rolling += 1
         if job.job in self.last_chances:
             self.alone = job.job
@@ -136,12 +140,12 @@ class Pipeline:
 
     def change(self, policy: Policy, jobs: Iterable[JobRecord]) -> None:
         """Adopt ``policy`` while ``jobs`` (all open ones) stand where they are."""
-        had_barrier, self.policy = self.policy.barrier, policy
+        in_line, had_barrier, self.policy = set(self.rollouts), self.policy.barrier, policy
         self._change_adaptive(policy.adaptive)
         jobs = list(jobs)
         self.last_chances = {job.job for job in jobs if job.is_at_last_chance(policy.max_attempts) and job.phase in ("idle", "rollout")}
         self.alone = self.alone if self.alone in self.last_chances else None
-        self._rebuild_lines(jobs)
+        self._rebuild_lines(jobs, in_line)
         if not policy.barrier:
             for name in self.rounds.disband():
                 self._line_up(self._jobs[name])
@@ -163,21 +167,24 @@ class Pipeline:
         """Whether no barrier keeps ready batches from the trainer: every batch of the round is there, or no more will come."""
         return not self.policy.barrier or self.draining or self.rounds.all_in(len(self.ready) + self.training)
 
+    def _group(self, job: JobRecord) -> str:
+        """A line per tenant costs more than one for all, and only the fair order needs it."""
+        return job.tenant if self.policy.admission_order == "fair" else ""
+
     def _new_rollouts(self) -> TenantLines:
         return TenantLines(self._tenant_key if self.policy.admission_order == "fair" else None)
 
-    def _rebuild_lines(self, jobs: Iterable[JobRecord]) -> None:
-        idle = [job for job in jobs if self.rollouts.holds(job.job, job.tenant)]
+    def _rebuild_lines(self, jobs: Iterable[JobRecord], in_line: set[str]) -> None:
         self.rollouts = self._new_rollouts()
-        for job in idle:
-            self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
         for job in jobs:
+            if job.job in in_line:
+                self.rollouts.add(job.job, self._group(job), self._rollout_key(job))
             if job.phase == "ready":
                 self.ready.add(job.job, self._train_key(job))
 
     def _line_up(self, job: JobRecord) -> None:
         job.turn = self._next_turn()
-        self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
+        self.rollouts.add(job.job, self._group(job), self._rollout_key(job))
 
     def _rollout_key(self, job: JobRecord) -> Key:
         return job.submission_key(self.policy) if self.policy.slot_hold == "step" else (float(job.turn),)

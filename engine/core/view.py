@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -65,8 +66,7 @@ def _rollout_lines(scheduler: Scheduler) -> Iterable[Iterable[str]]:
     queue, pipeline = scheduler.admission.queue, scheduler.pipeline
     if scheduler.policy.slot_hold == "life":
         return queue, [*pipeline.rollouts, *pipeline.rounds.waiting()]
-    places = [(line.place(job, scheduler.jobs[job].tenant), job) for line in (queue, pipeline.rollouts) for job in line]
-    return ([job for _, job in sorted(places)],)
+    return ([job for _, _, job in heapq.merge(queue.places(), pipeline.rollouts.places())],)
 
 
 def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: JobRecord | None) -> JobView:
@@ -110,7 +110,7 @@ def _why_idle(scheduler: Scheduler, job: JobRecord) -> tuple[Code, str]:
     pipeline = scheduler.pipeline
     if pipeline.draining:
         return "admission", TEXTS["admission"]
-    if not pipeline.rollouts.holds(job.job, job.tenant):
+    if not pipeline.is_in_line(job):
         return "barrier", TEXTS["barrier"]
     return _why_not_in_turn(scheduler, job)
 
