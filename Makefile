@@ -32,8 +32,8 @@ test: ## Run every test (about 20 minutes on two cores). STAGE=unit|engine|porta
 	@deploy/install.sh test
 	@exec $$(deploy/install.sh which-test) -m tests.run $(STAGE)
 
-bench: setup ## Measure the engine under eight tenants' load; writes var/bench.json. ARGS="--workload peer-tool --jobs 8" for others
-	@exec $(RUN) -m engine.bench --json var/bench.json $(ARGS)
+bench: setup ## Measure all scheduling regimes on this machine; writes var/bench/. ARGS="--workload peer-tool" and the like for others
+	@exec $(RUN) -m engine.bench --json var/bench/bench.json $(ARGS)
 
 soak: ## The tests that take too long for `make test`
 	@deploy/install.sh test

@@ -41,6 +41,14 @@ class EngineClient:
     async def cancel(self, job: str) -> dict[str, Any]:
         return _checked(await self._http.post(f"/jobs/{job}/cancel"))
 
+    async def delete(self, job: str) -> dict[str, Any]:
+        """Remove the files of an ended job."""
+        return _checked(await self._http.delete(f"/jobs/{job}"))
+
+    async def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change fields of the scheduling policy; answers the whole of it."""
+        return _checked(await self._http.patch("/policy", json=changes))
+
     async def status(self) -> dict[str, Any]:
         return _checked(await self._http.get("/status"))
 

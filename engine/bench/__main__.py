@@ -1,4 +1,8 @@
-"""``python -m engine.bench --workload peer-plain --jobs 8 --json F``: N tenants' jobs at once, counted from their submission.
+"""The real engine on this machine, measured from outside through its HTTP door.
+
+    python -m engine.bench --workload agentic --jobs 10 --regimes all --json F     the same work under each scheduling regime
+    python -m engine.bench --workload peer-plain --jobs 8 --json F                 a load that other systems were measured with
+    python -m engine.bench kv --jobs 12 --json F                                   adaptive admission with too little KV cache
 
 Uses the engine at MARLAAS_ENGINE_URL if one is up, else starts one; its start is not part of any figure.
 """
@@ -6,85 +10,71 @@ Uses the engine at MARLAAS_ENGINE_URL if one is up, else starts one; its start i
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import secrets
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from engine import settings as engine_settings
-from engine.bench.figures import figures
-from engine.bench.loads import LOADS, Load
-from engine.bench.memory import memory_bytes
-from engine.blobs import BlobStore
-from engine.client import EngineClient
-from engine.follow import JobView
-from engine.runtime import run_file
-from engine.runtime.child import EngineChild
+from engine.bench import kv, peers, regimes_main
+from engine.bench.loads import WORKLOADS
+from engine.bench.measure import ALL
+from engine.core.policy import REGIMES
 from engine.runtime.readiness import StartFailed
-from engine.settings import EngineSettings, SettingsError
-from engine.spec import Submission
-from engine.workload import dataset_of
+from engine.settings import SettingsError
+
+COMMANDS = {"kv": kv.main}
+# With this, ten agentic jobs under three regimes take less than six minutes: a regime of one job at a time is cut.
+CUT_SECONDS = 80.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every job succeeded."""
-    parser = argparse.ArgumentParser(prog="python -m engine.bench", description=__doc__)
-    parser.add_argument("--workload", choices=sorted(LOADS), default="peer-plain")
-    parser.add_argument("--jobs", type=int, default=8)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args(arguments)
-    load = LOADS[options.workload]
+    """0 when every job succeeded, 1 when one did not or the engine did not start; a bad call exits with 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        settings = engine_settings.load(model=load.model, job_slots=max(options.jobs, 8))
-        report = asyncio.run(bench(settings, load, options.jobs))
+        if given and given[0] in COMMANDS:
+            return COMMANDS[given[0]](given[1:])
+        options = parsed(given)
+        return regimes_main.main(options) if options.regimes else peers.main(options)
     except (SettingsError, StartFailed) as error:
         print(error, file=sys.stderr)
         return 1
-    text = json.dumps(report, indent=2)
-    print(text)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(text + "\n")
-    return 0 if report.get("succeeded") == options.jobs else 1
 
 
-async def bench(settings: EngineSettings, load: Load, jobs: int) -> dict[str, Any]:
-    settings.make_dirs()
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(EngineClient(settings.engine_url, settings.secret()))
-        if not await client.healthy():
-            await stack.enter_async_context(EngineChild(settings))
-        specs = [_submission(settings, load, number) for number in range(jobs)]
-        before, cursor = (await client.status())["sampler"], await client.last_offset()
-        submitted_at = time.time()
-        views = await _run(client, specs, load, cursor)
-        after = (await client.status())["sampler"]
-        memory = memory_bytes(run_file.processes(settings))
-    found = figures(views, submitted_at=submitted_at, sampler_before=before, sampler_after=after)
-    return {"workload": load.name, **found, "memory_mb": {name: round(size / 1e6) for name, size in memory.items()}}
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The peers' loads are run as they are unless regimes are named; all others under all regimes."""
+    options = parser().parse_args(arguments)
+    peer = options.workload.startswith("peer-")
+    options.jobs = options.jobs or (8 if peer else 10)
+    options.regimes = options.regimes or (() if peer else ALL)
+    return options
 
 
-def _submission(settings: EngineSettings, load: Load, number: int) -> dict[str, Any]:
-    return load.spec(dataset_of(BlobStore(settings.blobs_dir), load.task, rows=load.rows, seed=number), seed=number)
+def parser() -> argparse.ArgumentParser:
+    cli = argparse.ArgumentParser(prog="python -m engine.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument("--workload", choices=list(WORKLOADS), default="agentic")
+    cli.add_argument("--jobs", type=_positive, help="default: 10, of the peers' loads 8")
+    cli.add_argument("--regimes", type=_regimes, help=f"all, or some of {','.join(REGIMES)}; default: all, of the peers' loads none")
+    cli.add_argument("--rounds", type=_positive, default=1, help="each regime so often, in another order each time; medians are reported")
+    cli.add_argument("--seed", type=int, default=0, help="of the order of the regimes")
+    help_cut = "cancel what a run has not done by then and say so (0: never); default: %(default)s"
+    cli.add_argument("--cut", type=float, default=CUT_SECONDS, metavar="SECONDS", help=help_cut)
+    cli.add_argument("--no-bound", action="store_true", help="do not replay the work for bound_s")
+    cli.add_argument("--json", type=Path, help="write the figures there")
+    cli.add_argument("--report", type=Path, help="the folder of the readable report; default: bench/ in the state folder")
+    return cli
 
 
-async def _run(client: EngineClient, specs: list[dict[str, Any]], load: Load, cursor: int) -> dict[str, JobView]:
-    """Submit all at once and follow them to their ends."""
-    run = secrets.token_hex(3)
-    views = {}
-    for number, spec in enumerate(specs):
-        job, tenant = f"bench-{run}-{number}", f"tenant-{number}"
-        views[job] = JobView(job=job, tenant=tenant, task=load.task, steps=load.steps, cursor=cursor)
-        await client.submit(job, Submission(tenant=tenant, submitted_at=datetime.now(UTC), spec=spec))
-    async for event in client.follow(views, after=cursor):
-        views[event["job"]].take(event)
-    return views
+def _regimes(text: str) -> tuple[str, ...]:
+    names = ALL if text == "all" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if unknown := [name for name in names if name not in REGIMES]:
+        raise argparse.ArgumentTypeError(f"unknown regime {unknown[0]!r}; choose all or among {', '.join(REGIMES)}")
+    return names
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
 
 
 if __name__ == "__main__":

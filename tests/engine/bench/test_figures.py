@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.bench.figures import figures, steady
-from engine.bench.loads import LOADS
 from engine.follow import JobView
-from engine.spec import parse_job
 
 
 def job(*commits: float, rollout_seconds: float = 0.5) -> JobView:
@@ -49,13 +47,3 @@ def test_a_run_without_a_commit_has_no_figures():
     empty = JobView(job="a", tenant="t", task="add", steps=1)
 
     assert figures({"a": empty}, submitted_at=0.0, sampler_before={}, sampler_after={}) == {"jobs": 1, "steps": 0}
-
-
-@pytest.mark.parametrize("load", LOADS.values(), ids=lambda load: load.name)
-def test_each_load_is_a_valid_job(load):
-    dataset = {"version": "v", "train": {"sha256": "0" * 64, "bytes": 1}, "train_rows": load.rows}
-
-    spec = parse_job(load.spec(dataset, seed=1))
-
-    assert spec.rollout.ignore_eos
-    assert spec.lora.rank == 8
