@@ -7,12 +7,19 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from engine.core.policy import REGIMES, regime
+from engine.durable import make_directory, replace_file
+from engine.sim import layout
 from engine.sim.driver import simulate
 from engine.sim.paper import SCALES, WORKLOADS
+from engine.sim.plots import plots
 from engine.sim.report import Report, table
+from engine.sim.runs import Runs
 from engine.sim.speed import measure, text
+from engine.sim.statements import statements
+from engine.sim.tables import rounded, tables
 from engine.sim.workload import replicas
 
 
@@ -20,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     cli = argparse.ArgumentParser(prog="python -m engine.sim", description="Runs the engine's scheduler in virtual time.")
     commands = cli.add_subparsers(dest="command", required=True)
     _add_run(commands.add_parser("run", help="a regime, or all of them, on a workload of the paper (this is what runs without a command)"))
+    _add_tables(commands.add_parser("tables", help="the paper's tables and figures, simulated, beside its own statements"))
     _add_speed(commands.add_parser("speed", help="how fast the scheduler decides and the simulator simulates, on this machine"))
     return cli
 
@@ -45,6 +53,37 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.jobs} {args.workload} jobs of {args.steps} steps on {args.model}, virtual seconds")
         print(table(reports))
     return 0
+
+
+def _add_tables(cli: argparse.ArgumentParser) -> None:
+    cli.set_defaults(do=show_tables)
+    cli.add_argument("--seed", type=int, default=0)
+    cli.add_argument("--json", action="store_true", help="print JSON instead of the tables")
+    cli.add_argument("--most-steps", type=_two_or_more, help="no job gets more steps, for a quick look (default: as in the paper)")
+    cli.add_argument("--out", type=Path, help="write tables.json, tables.txt and the plots as SVG into this folder")
+
+
+def show_tables(args: argparse.Namespace) -> int:
+    runs = Runs(seed=args.seed, most_steps=args.most_steps, told=_progress)
+    found = {"seed": args.seed, **tables(runs)}
+    found["statements"] = statements(runs, found)
+    data = json.dumps(rounded(found), indent=2)
+    print(data if args.json else layout.text(found))
+    if args.out is not None:
+        files = {"tables.json": data + "\n", "tables.txt": layout.text(found) + "\n", **plots(runs, found)}
+        _write(args.out, files)
+    return 0
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    make_directory(folder)
+    for name, content in files.items():
+        replace_file(folder / name, content.encode())
+
+
+def _progress(line: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def _add_speed(cli: argparse.ArgumentParser) -> None:
@@ -77,9 +116,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _positive(text: str) -> int:
+    return _at_least(1, text)
+
+
+def _two_or_more(text: str) -> int:
+    """A time per step takes two of them."""
+    return _at_least(2, text)
+
+
+def _at_least(least: int, text: str) -> int:
     value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, got {value}")
     return value
 
 

@@ -85,7 +85,8 @@ class FluidSampler:
 
     def __init__(self, clock: VirtualClock, speeds: Speeds) -> None:
         self.meter = BusyMeter()
-        self._clock, self._speeds = clock, speeds
+        self._clock, self._iteration_seconds = clock, speeds.iteration_seconds
+        self._most, self._capacity = speeds.max_sequences, speeds.kv_capacity_tokens
         self._slowdown = 1.0
         self._progress = 0.0  # tokens that a sequence running since the start would have
         self._moved_at = 0.0
@@ -156,10 +157,9 @@ class FluidSampler:
     def _fits(self, request: Request) -> bool:
         if not self._sequences:
             return True
-        if self._sequences + request.sequences > self._speeds.max_sequences:
+        if self._sequences + request.sequences > self._most:
             return False
-        capacity = self._speeds.kv_capacity_tokens
-        return capacity is None or self._kv + request.kv_tokens <= capacity
+        return self._capacity is None or self._kv + request.kv_tokens <= self._capacity
 
     def _stall_for(self, seconds: float) -> None:
         if self._stall_end < self._stalled:
@@ -181,14 +181,14 @@ class FluidSampler:
         self.meter.ended(self._clock.now)
 
     def _set_rate(self) -> None:
-        sequences, most = self._sequences, self._speeds.max_sequences
+        sequences, most = self._sequences, self._most
         if not sequences:
             self._rate = 0.0
         elif sequences <= most:
-            self._rate = 1.0 / self._speeds.iteration_seconds(sequences, len(self._jobs), self._load)
+            self._rate = 1.0 / self._iteration_seconds(sequences, len(self._jobs), self._load)
         else:  # one request larger than everything: its sequences take turns
             share = most / sequences
-            self._rate = share / self._speeds.iteration_seconds(most, len(self._jobs), self._load * share)
+            self._rate = share / self._iteration_seconds(most, len(self._jobs), self._load * share)
 
     def _move(self) -> None:
         """Bring both scales up to now."""
@@ -233,7 +233,9 @@ class FluidSampler:
     def _ring(self) -> None:
         self._alarm = None
         self._move()
-        ended = self._ended_stalls() + self._ended_requests()
+        ended = self._ended_requests()
+        if self._stalls:
+            ended = self._ended_stalls() + ended
         if ended:
             self._admit()
         self._set_alarm()

@@ -23,8 +23,17 @@ def test_without_a_command_all_regimes_run(capsys):
     assert reports["marlaas"]["steps"] == 4
 
 
-@pytest.mark.parametrize("bad", [["--jobs", "0"], ["--regime", "fast"], ["--workload", "poetry"], ["dance"]])
+@pytest.mark.parametrize(
+    "bad", [["--jobs", "0"], ["tables", "--most-steps", "1"], ["--regime", "fast"], ["--workload", "poetry"], ["dance"]]
+)
 def test_bad_arguments_are_refused(bad, capsys):
     with pytest.raises(SystemExit):
         sim.main(bad)
     assert "error" in capsys.readouterr().err
+
+
+def test_the_tables_come_as_json_and_go_into_a_folder_with_the_plots(tmp_path, capsys):
+    assert sim.main(["tables", "--most-steps", "2", "--json", "--out", str(tmp_path / "out")]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out" / "tables.json").read_text())
+    names = {"figure_6.svg", "figure_7.svg", "tables.json", "tables.txt", "timeline.svg"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
