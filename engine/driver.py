@@ -253,6 +253,7 @@ def submitted(job: JobHistory, timeline: Timeline) -> Submitted:
         version=job.version,
         attempt=job.attempt,
         ready_attempt=job.ready["attempt"] if job.ready else None,
+        step_tokens=spec.context_tokens * spec.rollout.completions_per_step,
         eval_every=spec.eval.every if has_eval else 0,
         eval_ends=has_eval,
         last_evaluated=job.last_evaluated,

@@ -106,7 +106,7 @@ class Work:
         ready = self._driver.timeline.seconds()
         data = rollout_ready_data(**numbers, summary=summary, certificate=certificate, idle_since=idle_since, started=started, ready=ready)
         self._driver.say(job.job, "rollout_ready", data)
-        self._driver.tell(RolloutDone(at=self._now(), job=job.job, **numbers))
+        self._driver.tell(RolloutDone(at=self._now(), job=job.job, **numbers, tokens=served_tokens(summary)))
 
     async def _sample(self, job: JobHistory, command: StartRollout, *, load_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """(summary, certificate) of the batch, which lies in the store afterwards.
@@ -255,6 +255,11 @@ class Work:
 
     def _now(self) -> float:
         return self._driver.timeline.monotonic()
+
+
+def served_tokens(summary: dict[str, Any]) -> int:
+    """What the fair share is charged with: the tokens read and sampled, as they are billed."""
+    return summary["prompt_tokens"] + summary.get("env_tokens", 0) + summary["sampled_tokens"]
 
 
 def blame(error: Exception, what: str) -> dict[str, str]:

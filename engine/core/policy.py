@@ -96,6 +96,16 @@ def regime(name: str, *, slots: int, kv_budget_bytes: int | None = None, **chang
     return Policy(**{"max_active": slots, "kv_budget_bytes": kv_budget_bytes, **make, **changes})
 
 
+def shipped(name: str, *, slots: int, kv_budget_bytes: int | None) -> Policy:
+    """What an engine starts with: the named regime, and of ``marlaas``, the one for tenants, what bounds their wait for each other.
+
+    The paper's FIFO with places for life would let a small job wait for whole large ones.
+    """
+    return regime(name, slots=slots, kv_budget_bytes=kv_budget_bytes, **(FOR_TENANTS if name == "marlaas" else {}))
+
+
+FOR_TENANTS: dict[str, Any] = {"admission_order": "fair", "kv_hold": "rollout", "slot_hold": "step"}
+
 # MARLaaS, arXiv 2605.08527: the systems compared and the ablations. "no-async-no-multi-lora" is read both ways, see DESIGN.
 REGIMES: dict[str, dict[str, Any]] = {
     "single-disaggregated": {"max_active": 1},

@@ -5,6 +5,7 @@ import dataclasses
 
 import pytest
 
+from engine.core.policy import shipped
 from engine.driver import Deadlines
 from engine.errors import Conflict, Invalid, NotFound
 from engine.ports import PortError
@@ -512,3 +513,37 @@ async def test_the_rollouts_of_a_version_are_paged_with_their_prompts(world):
     assert (await world.manager.rollouts("job_a", None, offset=0, limit=1))["version"] == 1
     with pytest.raises(NotFound):
         await world.manager.rollouts("job_a", 9, offset=0, limit=1)
+
+
+async def test_tenants_are_charged_with_the_tokens_that_were_served(world):
+    await world.submit("job_a", steps=1)
+    await world.ended("job_a")
+    [ready] = world.events("job_a", "rollout_ready")
+    summary = ready.data["summary"]
+    fair = world.manager._driver.scheduler.admission.fair
+    assert fair.expected(8 * 16) == summary["prompt_tokens"] + summary["sampled_tokens"]  # a step of 8 completions of 16 tokens at most
+
+
+async def test_as_shipped_a_small_job_waits_for_a_step_of_a_large_one_not_for_its_end(tmp_path):
+    world = World(tmp_path)
+    await world.open(policy=shipped("marlaas", slots=1, kv_budget_bytes=10_000))
+    gate, later = world.script.gate("rollout", "large", 0), world.script.gate("rollout", "large", 2)
+    await world.submit("large", steps=100)
+    await world.called("rollout", "large")
+    await world.submit("small", tenant="ten_b", steps=1)
+    assert (await world.seen("small", "waiting"))["data"]["code"] == "slots"
+    gate.set()
+    assert (await world.ended("small"))["small"]["state"] == "succeeded"
+    assert len(world.events("large", "step")) <= 2
+    later.set()
+    await world.manager.stop()
+
+
+async def test_as_shipped_three_small_jobs_roll_out_together(tmp_path):
+    world = World(tmp_path)
+    await world.open(policy=shipped("marlaas", slots=8, kv_budget_bytes=10_000))
+    for job in ("job_a", "job_b", "job_c"):
+        world.script.gate("rollout", job, 0)
+        await world.submit(job, tenant=f"ten_{job}")
+    await world.until(lambda: len(world.rollout.running) == 3)
+    await world.manager.stop()

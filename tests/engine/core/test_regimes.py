@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.core import messages as m
-from engine.core.policy import REGIMES, Policy, regime
+from engine.core.policy import REGIMES, Policy, regime, shipped
 from tests.engine.core.house import House
 
 
@@ -174,3 +174,13 @@ def test_a_change_within_the_barrier_keeps_the_lobby_waiting():
     house.trained("a")
     house.tell(m.PolicyChanged, policy=Policy(max_active=9, barrier=True))
     assert house.trained("b") == ["rollout a 1/1", "rollout b 1/1"]
+
+
+def test_an_engine_starts_with_what_bounds_the_tenants_wait_for_each_other():
+    policy = shipped("marlaas", slots=8, kv_budget_bytes=100)
+    assert (policy.admission_order, policy.kv_hold, policy.slot_hold) == ("fair", "rollout", "step")
+
+
+@pytest.mark.parametrize("name", sorted(set(REGIMES) - {"marlaas"}))
+def test_the_regimes_that_it_is_compared_with_are_as_the_paper_has_them(name):
+    assert shipped(name, slots=8, kv_budget_bytes=100) == regime(name, slots=8, kv_budget_bytes=100)
