@@ -19,6 +19,7 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
 from engine.spec import LoraSpec
+from engine.train.fused import FusedLoraLinear
 
 PEFT_PREFIX = "base_model.model."
 SHAPES_KEPT = 16
@@ -88,7 +89,9 @@ class Adapters:
         # several adapters in one model, which is the point here.
         with torch.random.fork_rng(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Already found a `peft_config`")
-            inject_adapter_in_model(lora_config(spec), self._model, adapter_name=name)
+            config = lora_config(spec)
+            config._register_custom_module({nn.Linear: FusedLoraLinear})
+            inject_adapter_in_model(config, self._model, adapter_name=name)
         self._active = None
         self._layers = [module for module in self._model.modules() if isinstance(module, LoraLayer)]
         parameters = {_peft_key(key, name): p for key, p in self._model.named_parameters() if f".{name}." in key}
