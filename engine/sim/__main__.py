@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from engine.bench import loads as bench_loads
 from engine.core.policy import REGIMES, regime
 from engine.durable import make_directory, replace_file
-from engine.sim import layout
+from engine.sim import bench_jobs, layout, profile
 from engine.sim.driver import simulate
 from engine.sim.paper import SCALES, WORKLOADS
 from engine.sim.plots import plots
+from engine.sim.predict import compare, predict, prediction_table
 from engine.sim.report import Report, table
 from engine.sim.runs import Runs
 from engine.sim.speed import measure, text
@@ -28,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
     commands = cli.add_subparsers(dest="command", required=True)
     _add_run(commands.add_parser("run", help="a regime, or all of them, on a workload of the paper (this is what runs without a command)"))
     _add_tables(commands.add_parser("tables", help="the paper's tables and figures, simulated, beside its own statements"))
+    _add_predict(commands.add_parser("predict", help="how long the bench's workloads will take on a machine that was measured"))
     _add_speed(commands.add_parser("speed", help="how fast the scheduler decides and the simulator simulates, on this machine"))
     return cli
 
@@ -84,6 +87,34 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 def _progress(line: str) -> None:
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def _add_predict(cli: argparse.ArgumentParser) -> None:
+    cli.set_defaults(do=show_prediction)
+    cli.add_argument("--profile", type=Path, required=True, help="what python -m engine.bench profile has written")
+    cli.add_argument("--workload", choices=sorted(bench_loads.WORKLOADS), default="reasoning")
+    cli.add_argument("--jobs", type=_positive, default=10)
+    cli.add_argument("--measured", type=Path, help="the JSON of python -m engine.bench: its wall times stand beside the predicted ones")
+    cli.add_argument("--seed", type=int, default=0)
+    cli.add_argument("--json", action="store_true", help="print JSON instead of the table")
+
+
+def show_prediction(args: argparse.Namespace) -> int:
+    """1 for a profile that cannot be read."""
+    try:
+        machine = profile.read(args.profile)
+        measured = json.loads(args.measured.read_text()) if args.measured else {}
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    jobs = bench_jobs.with_sampled(bench_jobs.planned(args.workload, args.jobs), measured)
+    found = compare(predict(machine, jobs, regimes=list(REGIMES), seed=args.seed), measured)
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print(f"{args.jobs} {args.workload} jobs on {machine.machine}, {machine.model}")
+        print(prediction_table(found))
+    return 0
 
 
 def _add_speed(cli: argparse.ArgumentParser) -> None:

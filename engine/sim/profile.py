@@ -21,6 +21,7 @@ a file of another schema, or with a field missing or misspelt, is refused by nam
     written). ``job_end_seconds``: last commit to the job's end.
 ``…_slowdown``: the two devices of one machine share memory, caches, perhaps a core: ``sampling_slowdown`` is how much longer sampling
     takes while a training runs, ``training_slowdown`` how much longer a training takes while the sampler is busy. 1.0: not at all.
+``lengths``: by name of the workload's load, as the base model answers it; loads that are missing sample their limit every time.
 ``collocated_…_speedup``: how much faster sampling and training are in the collocated regime, where each has the whole machine in turn.
 """
 
@@ -65,6 +66,15 @@ class WaitDistribution(_Strict):
     cap_seconds: Positive
 
 
+class MeasuredLengths(_Strict):
+    """Tokens, as means over episodes: of the rendered prompt, of a sampled turn (with its standard deviation), of an observation."""
+
+    prompt_tokens: Positive
+    turn_tokens_mean: Positive
+    turn_tokens_std: Annotated[float, Field(ge=0)] = 0.0
+    observation_tokens: Annotated[float, Field(ge=0)] = 0.0
+
+
 class MachineProfile(_Strict):
     """See the module. ``tool_wait``: measured latency of the machine's real tool; it replaces the workload's (None: the workload's)."""
 
@@ -93,6 +103,7 @@ class MachineProfile(_Strict):
     collocated_sampling_speedup: Positive = 1.0
     collocated_training_speedup: Positive = 1.0
     tool_wait: WaitDistribution | None = None
+    lengths: dict[str, MeasuredLengths] = {}
     notes: str = ""
 
     @model_validator(mode="after")
