@@ -12,7 +12,7 @@ from typing import Any
 from engine import epoch
 from engine.blobs import BlobStore
 from engine.clock import SystemClock
-from engine.core.policy import regime
+from engine.core.policy import shipped
 from engine.manager import Manager
 from engine.models import registry
 from engine.runtime import names, process, rollout_pool, train_group
@@ -62,7 +62,7 @@ class ManagerActor:
             blobs=BlobStore(settings.blobs_dir),
             model=model_info(settings, files),
             tokenizer=files.path / "tokenizer.json",
-            policy=regime(settings.regime, slots=settings.job_slots, kv_budget_bytes=settings.kv_bytes),
+            policy=shipped(settings.regime, slots=settings.job_slots, kv_budget_bytes=settings.kv_bytes),
             rollout=RolloutPool(samplers, self._readiness, **deadlines),
             train=TrainGroup(ranks, self._readiness, **deadlines),
             clock=SystemClock(),
