@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 def _add_run(cli: argparse.ArgumentParser) -> None:
     cli.set_defaults(do=run)
     cli.add_argument("--regime", choices=["all", *REGIMES], default="all", help="which regime to run (default: all)")
-    cli.add_argument("--workload", choices=sorted(WORKLOADS), default="search")
+    cli.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
     cli.add_argument("--model", choices=sorted(SCALES), default="Qwen3-0.6B")
     cli.add_argument("--jobs", type=_positive, default=10)
     cli.add_argument("--steps", type=_positive, default=20, help="training steps of each job")

@@ -26,9 +26,9 @@ class BusyMeter:
         self._since = 0.0
         self.spans: list[tuple[float, float]] = []
 
-    def began(self, now: float) -> None:
-        self._count += 1
-        if self._count == 1:
+    def began(self, now: float, pieces: int = 1) -> None:
+        self._count += pieces
+        if self._count == pieces:
             self._since = now
             self.on_change(True)
 
@@ -117,8 +117,7 @@ class FluidSampler:
     def submit(self, requests: list[Request]) -> None:
         self._move()
         self._waiting.extend(requests)
-        for _ in requests:
-            self.meter.began(self._clock.now)
+        self.meter.began(self._clock.now, len(requests))
         self._admit()
         self._set_alarm()
 

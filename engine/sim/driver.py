@@ -111,10 +111,10 @@ class Simulation:
             self.sampler.submit([self._request(rollout, cohort, turn) for cohort in cohorts])
 
     def _request(self, rollout: Rollout, cohort: Cohort, turn: int) -> Request:
-        now = cohort.turns[turn]
-        begin = self.speeds.prefill_seconds(cohort.sequences * now.prefill_tokens) + cohort.sequences * self.costs.seconds_per_request
+        now, sequences = cohort.turns[turn], cohort.sequences
+        begin = self.speeds.prefill_seconds(sequences * now.prefill_tokens) + sequences * self.costs.seconds_per_request
         done = partial(self._sampled, rollout, cohort, turn)
-        return Request(rollout.command.job, cohort.sequences, now.context_tokens, now.new_tokens, begin, done)
+        return Request(rollout.command.job, sequences, now.context_tokens, now.new_tokens, begin, done)
 
     def _sampled(self, rollout: Rollout, cohort: Cohort, turn: int) -> None:
         wait = cohort.turns[turn].wait_seconds

@@ -12,7 +12,7 @@ from engine.sim.driver import Simulation, Stalled, simulate
 from engine.sim.paper import SCALES, WORKLOADS
 from engine.sim.report import Report
 from engine.sim.speeds import ConstantSpeeds, Overheads
-from engine.sim.workload import replicas
+from engine.sim.workload import each, replicas
 from tests.engine.sim.shapes import SECOND, always, job, jobs
 
 TAKING_TURNS = ConstantSpeeds(seconds_per_iteration=0.0, seconds_per_sequence=1.0, fixed_train_seconds=1.0)
@@ -154,6 +154,14 @@ def test_one_job_alone_takes_as_long_in_every_disaggregated_regime(workload):
     work = replicas(WORKLOADS[workload], jobs=1, steps=4)
     walls = [run(name, work, NODE).wall_seconds for name in REGIMES if name != "single-collocated"]
     assert walls == pytest.approx([walls[0]] * len(walls))
+
+
+@pytest.mark.parametrize("name", ["single-disaggregated", "multi-lora-sync", "marlaas"])
+@pytest.mark.parametrize("workload", ["gsm8k", "search"])
+def test_a_handful_of_cohorts_takes_as_long_as_all_sequences_one_by_one(workload, name):
+    work = replicas(WORKLOADS[workload], jobs=3, steps=5)
+    reference = run(name, [replace(job, draw=each) for job in work], NODE)
+    assert run(name, work, NODE).wall_seconds == pytest.approx(reference.wall_seconds, rel=0.05)
 
 
 def test_the_same_seed_gives_the_same_report_and_another_seed_another():
