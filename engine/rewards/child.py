@@ -18,9 +18,14 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from engine.rewards.numbers import denied_before
+
 MAX_FRAME_BYTES = 4 * 2**20
 _PR_SET_PDEATHSIG = 1
 _PROSE = re.compile(r"#|(?<![\\a-zA-Z])[a-zA-Z]{3,}")
+
+_FORMULA = re.compile(r"\$[^$]{1,500}\$|\\\([^$]{1,500}?\\\)|\\boxed\{[^$]{0,500}\}")
+_OR = re.compile(r"[\s,;]*(?:(?:or|maybe|perhaps|possibly|even|either)[\s,;]*)+|[\s,;]+", re.IGNORECASE)
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -60,12 +65,26 @@ def _math() -> Answer:
         expected = read(request["reference"])
         if not expected:
             return {"invalid": f"the reference {request['reference'][:80]!r} is no mathematical expression"}
-        value = read(request["answer"])
+        answer = request["answer"]
+        if _takes_back(answer):
+            return {"value": False}
+        value = read(answer)
         return {"value": bool(value) and bool(verify(expected, value, timeout_seconds=None))}
 
     # The first comparison imports most of sympy: let the start pay for it, not the first grade.
     compare({"answer": "$1/2$", "reference": "$0.5$"})
     return compare
+
+
+def _takes_back(text: str) -> bool:
+    """Whether the last formula of ``text`` is denied ("it is not $x$"), or is one of several that are offered ("$x$ or $y$")."""
+    formulas = list(_FORMULA.finditer(text))
+    if not formulas:
+        return False
+    last = formulas[-1]
+    earlier = formulas[-2] if len(formulas) > 1 else None
+    offered = earlier is not None and earlier[0] != last[0] and _OR.fullmatch(text[earlier.end() : last.start()])
+    return bool(offered) or denied_before(text[: last.start()])
 
 
 def _text() -> Answer:

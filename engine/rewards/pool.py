@@ -30,6 +30,7 @@ from engine.rewards.graders import (
     grade_in_place,
     invalid,
 )
+from engine.rewards.numbers import plain_verdict
 from engine.rewards.outbound import Outbound
 from engine.rewards.sample import NotJson, Sample, parse_json
 
@@ -132,8 +133,11 @@ class GraderPool:
 
     async def _by_math(self, grader: spec.MathGrader, case: _Case) -> GradeResult:
         reference, answer = _pair(grader, case)
-        request = {"answer": answer[-_MAX_MATH_CHARACTERS:], "reference": reference}
-        return RIGHT if await self._math.ask(request, owner=case.owner) else WRONG
+        verdict = plain_verdict(answer, reference)
+        if verdict is None:
+            request = {"answer": answer[-_MAX_MATH_CHARACTERS:], "reference": reference}
+            verdict = await self._math.ask(request, owner=case.owner)
+        return RIGHT if verdict else WRONG
 
     async def _by_similarity(self, grader: spec.TextSimilarityGrader, case: _Case) -> GradeResult:
         reference, answer = _pair(grader, case)
