@@ -37,7 +37,12 @@ def may_change_queue(fact: Fact, commands: list[Command]) -> bool:
 def changed_reasons(views: Iterable[JobView], told: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     """(job, data of its ``waiting`` event) for each queued job whose code differs from the one that it was ``told`` last."""
     return [
-        (view.job, {"reason": view.reason, "code": view.code, "position": view.position})
+        (view.job, {"reason": view.reason, "code": view.code, "position": view.position, **seconds_left(view)})
         for view in views
-        if view.phase == "waiting" and view.code in QUEUE_CODES and told.get(view.job, "") != view.code
+        if view.phase == "waiting" and (view.code in QUEUE_CODES or not view.admitted) and told.get(view.job, "") != view.code
     ]
+
+
+def seconds_left(view: JobView) -> dict[str, float | None]:
+    """``next_seconds`` and ``eta_seconds`` of ``core.forecast``, to a tenth: more would pretend."""
+    return {name: None if (seconds := getattr(view, name)) is None else round(seconds, 1) for name in ("next_seconds", "eta_seconds")}

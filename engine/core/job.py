@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.core.evals import EvalPlan
 from engine.core.line import Key
 from engine.core.messages import Stopped, Submitted
+from engine.core.pace import Pace
 from engine.core.policy import Policy
 
 # queued: not admitted yet · idle: admitted, wants to roll out · evaluating: every version is committed, evaluations are still due
@@ -20,6 +21,8 @@ class JobRecord:
 
     ``failures`` counts the platform's failures on this version; it starts again with each commit.
     ``size``: of a step, in tokens if they are known, else in KV bytes. ``step_tokens``: the mean of its own steps, None before the first.
+    ``since``: when its rollout or training began; ``step_since``: when its step did.
+    ``committed_at``: when it last committed, if no pause came since.
     ``charged``: the tokens that its tenant's share is charged with for the attempt under way.
     """
 
@@ -42,6 +45,10 @@ class JobRecord:
     phase: Phase = "queued"
     turn: int = 0
     failures: int = 0
+    since: float = 0.0
+    step_since: float | None = None
+    committed_at: float | None = None
+    pace: Pace = field(default_factory=Pace)
     batch_ready: bool = False
     pausing: bool = False
     stopping: Stopped | None = None

@@ -13,12 +13,14 @@ does not grow with the number of jobs. A fact about an unknown job, an older ver
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from engine.core import messages as m
 from engine.core.admission import Admission
 from engine.core.job import JobRecord
+from engine.core.pace import Pace
 from engine.core.pipeline import Pipeline
 from engine.core.policy import Policy
 from engine.core.view import JobView, explain_all
@@ -32,6 +34,8 @@ class Scheduler:
         self.jobs: dict[str, JobRecord] = {}
         self.admission = Admission(policy, self._share_changed)
         self.pipeline = Pipeline(policy, self.jobs, self.admission.fair.key)
+        self.pace = Pace()  # over all jobs
+        self.at = float("-inf")  # the latest fact's time
         self._orders = 0
         self._out: list[m.Command] = []
         self._handlers: dict[type[m.Fact], Callable[[Any], None]] = {
@@ -55,13 +59,21 @@ class Scheduler:
     def handle(self, fact: m.Fact) -> list[m.Command]:
         """Take one fact in; return what is to be done now, in this order. Raises ``KeyError`` for a fact of an unknown type."""
         self._out = []
+        self.at = max(self.at, fact.at)
         self._handlers[type(fact)](fact)
         self._dispatch()
         return self._out
 
-    def view(self) -> dict[str, JobView]:
-        """Where every open job stands and what it waits for. O(n log n): for people, not for decisions."""
-        return explain_all(self)
+    def view(self, at: float | None = None) -> dict[str, JobView]:
+        """Where every open job stands, what it waits for, and until when; ``at``: now, on the facts' clock (default: the latest fact).
+
+        O(n log n): for people, not for decisions.
+        """
+        return explain_all(self, self.at if at is None else max(at, self.at))
+
+    def turns(self) -> list[str]:
+        """Queue and admitted jobs in the one order that they have where slots are held per step. O(n log n)."""
+        return [job for _, _, job in heapq.merge(self.admission.queue.places(), self.pipeline.rollouts.places())]
 
     # Facts: the queue
 
@@ -128,6 +140,7 @@ class Scheduler:
         if job is None or not job.is_at("rollout", fact.version, fact.attempt):
             return
         self._leave_rollout(job, fact.tokens)
+        self._observe("rollout", job, fact.at - job.since)
         self._make_ready(job)
 
     def _rollout_failed(self, fact: m.RolloutFailed) -> None:
@@ -156,6 +169,7 @@ class Scheduler:
         if job is None or not job.is_at("training", fact.version, fact.attempt):
             return
         self.pipeline.training_ended()
+        self._observe_step(job, fact.at)
         job.version += 1
         job.attempt = job.failures = 0
         job.batch_ready = False
@@ -241,6 +255,19 @@ class Scheduler:
         self.admission.end_rollout(job, tokens)
         job.phase = "idle"
 
+    def _observe(self, phase: Literal["rollout", "train", "step"], job: JobRecord, seconds: float) -> None:
+        getattr(job.pace, phase).observe(seconds)
+        getattr(self.pace, phase).observe(seconds)
+
+    def _observe_step(self, job: JobRecord, at: float) -> None:
+        self._observe("train", job, at - job.since)
+        if job.committed_at is not None:
+            self._observe("step", job, at - job.committed_at)
+        elif job.step_since is not None:  # None: a restart brought its batch back
+            job.pace.step.guess(at - job.step_since)
+            self.pace.step.guess(at - job.step_since)
+        job.committed_at, job.step_since = at, None
+
     def _share_changed(self, tenant: str) -> None:
         if self.policy.admission_order == "fair":
             self.admission.queue.touch(tenant)
@@ -273,6 +300,7 @@ class Scheduler:
         """It has no place (any more) and wants none until it is resumed."""
         job.phase = "held"
         job.pausing = False
+        job.committed_at = job.step_since = None  # a pause is no pace
         self._out.append(m.Hold(job=job.job))
 
     def _vacate(self, job: JobRecord) -> None:
@@ -317,7 +345,7 @@ class Scheduler:
     def _start_trainings(self) -> None:
         while (name := self.pipeline.next_training()) is not None:
             job = self.jobs[name]
-            job.phase = "training"
+            job.phase, job.since = "training", self.at
             self.pipeline.training_began(job)
             self._out.append(m.StartTrain(job=name, version=job.version, attempt=job.attempt))
 
@@ -352,7 +380,8 @@ class Scheduler:
         return None if self.pipeline.must_wait_alone(name) else self.jobs[name]
 
     def _roll_out(self, job: JobRecord) -> None:
-        job.phase = "rollout"
+        job.phase, job.since = "rollout", self.at
+        job.step_since = self.at if job.step_since is None else job.step_since
         job.attempt += 1
         self.pipeline.rollout_began(job)
         self.admission.begin_rollout(job)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from engine.core.forecast import Forecast, forecast_all
 
 if TYPE_CHECKING:
     from engine.core.job import JobRecord
@@ -34,7 +35,10 @@ TEXTS: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobView:
-    """``position``: 1 is next in the line that the job stands in, None where there is none. ``code``: empty when nothing holds it up."""
+    """``position``: 1 is next in the line that the job stands in, None where there is none. ``code``: empty when nothing holds it up.
+
+    ``next_seconds``, ``eta_seconds``: see ``forecast.Forecast``.
+    """
 
     job: str
     tenant: str
@@ -46,13 +50,15 @@ class JobView:
     position: int | None
     code: Code
     reason: str
+    next_seconds: float | None = None
+    eta_seconds: float | None = None
 
 
-def explain_all(scheduler: Scheduler) -> dict[str, JobView]:
-    positions = _positions(scheduler)
+def explain_all(scheduler: Scheduler, at: float) -> dict[str, JobView]:
+    positions, forecasts = _positions(scheduler), forecast_all(scheduler, at)
     name = scheduler.admission.queue.first()
     head = None if name is None else scheduler.jobs[name]
-    return {job.job: _explain(scheduler, job, positions.get(job.job), head) for job in scheduler.jobs.values()}
+    return {job.job: _explain(scheduler, job, positions.get(job.job), head, forecasts[job.job]) for job in scheduler.jobs.values()}
 
 
 def _positions(scheduler: Scheduler) -> dict[str, int]:
@@ -66,10 +72,10 @@ def _rollout_lines(scheduler: Scheduler) -> Iterable[Iterable[str]]:
     queue, pipeline = scheduler.admission.queue, scheduler.pipeline
     if scheduler.policy.slot_hold == "life":
         return queue, [*pipeline.rollouts, *pipeline.rounds.waiting()]
-    return ([job for _, _, job in heapq.merge(queue.places(), pipeline.rollouts.places())],)
+    return (scheduler.turns(),)
 
 
-def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: JobRecord | None) -> JobView:
+def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: JobRecord | None, forecast: Forecast) -> JobView:
     code, reason = _why(scheduler, job, head)
     return JobView(
         job=job.job,
@@ -82,6 +88,8 @@ def _explain(scheduler: Scheduler, job: JobRecord, position: int | None, head: J
         position=position,
         code=code,
         reason=reason if position is None or position == 1 or code == "tenant_cap" else f"{reason}; {position - 1} before it",
+        next_seconds=forecast.next_seconds,
+        eta_seconds=forecast.eta_seconds,
     )
 
 

@@ -4,15 +4,16 @@ from engine.core.messages import AdmissionChanged, Admit, RolloutDone, StartRoll
 from engine.core.view import JobView
 from engine.queue_events import changed_reasons, may_change_queue
 
+WAITS = {"position": 2, "next_seconds": 4.3, "eta_seconds": None}
 
-def view(job: str, code: str, phase: str = "waiting") -> JobView:
-    return JobView(
-        job=job, tenant="t", phase=phase, admitted=False, version=0, steps=1, attempt=0, position=2, code=code, reason=f"because of {code}"
-    )
+
+def view(job: str, code: str, phase: str = "waiting", *, admitted: bool = False) -> JobView:
+    place = {"position": 2, "next_seconds": 4.321, "code": code, "reason": f"because of {code}"}
+    return JobView(job=job, tenant="t", phase=phase, admitted=admitted, version=0, steps=1, attempt=0, **place)
 
 
 def test_a_new_reason_is_told():
-    assert changed_reasons([view("a", "kv")], {}) == [("a", {"reason": "because of kv", "code": "kv", "position": 2})]
+    assert changed_reasons([view("a", "kv")], {}) == [("a", WAITS | {"reason": "because of kv", "code": "kv"})]
 
 
 def test_the_same_reason_is_not_told_again():
@@ -24,7 +25,11 @@ def test_another_reason_is_told():
 
 
 def test_short_waits_inside_a_step_are_not_told():
-    assert changed_reasons([view("a", "trainer", "ready"), view("b", "rollouts"), view("c", "")], {}) == []
+    assert changed_reasons([view("a", "trainer", "ready"), view("b", "rollouts", admitted=True), view("c", "", "rollout")], {}) == []
+
+
+def test_a_job_that_has_not_begun_is_told_whatever_it_waits_for():
+    assert [job for job, _ in changed_reasons([view("a", "rollouts")], {})] == ["a"]
 
 
 def test_only_what_moves_the_queue_makes_us_look():
