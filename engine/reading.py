@@ -6,12 +6,14 @@ import asyncio
 import logging
 from typing import Any
 
+from engine.clock import Timeline
 from engine.core.scheduler import Scheduler
 from engine.core.view import JobView
 from engine.data import Datasets, step_rows
 from engine.errors import NotFound
 from engine.history import EngineHistory, JobHistory
 from engine.ports import RolloutPort
+from engine.queue_events import seconds_left
 from engine.store import Store, UnknownVersion
 from engine.trajectory import Trajectory, decode
 
@@ -29,6 +31,7 @@ class Reading:
         store: Store,
         datasets: Datasets,
         rollout: RolloutPort,
+        timeline: Timeline,
         stats_seconds: float,
     ):
         self._history = history
@@ -36,6 +39,7 @@ class Reading:
         self._store = store
         self._datasets = datasets
         self._rollout = rollout
+        self._timeline = timeline
         self._stats_seconds = stats_seconds
         self._last_stats: dict[str, Any] = {}
 
@@ -47,16 +51,17 @@ class Reading:
         return found
 
     def jobs(self) -> list[dict[str, Any]]:
-        """One line per job that is not deleted, in the order of acceptance."""
-        views = self._scheduler.view()
+        """One line per job that is not deleted, in the order of acceptance; seconds from now, None where nobody knows."""
+        views = self._scheduler.view(self._timeline.monotonic())
         return [_line(job, views.get(job.job)) for job in self._history.jobs.values() if not job.deleted]
 
     def places(self) -> dict[str, Any]:
         """Who may start, and what of KV memory and slots is taken."""
-        admission = self._scheduler.admission
+        admission, concurrency = self._scheduler.admission, self._scheduler.pipeline.concurrency
         return {
             "admission": admission.mode,
             "kv": {"budget_bytes": admission.kv.budget_bytes, "reserved_bytes": admission.kv.reserved_bytes},
+            "rollouts": {"running": self._scheduler.pipeline.rolling, "limit": None if concurrency is None else concurrency.limit},
             "slots": {"total": admission.slots.total, "used": len(admission.slots)},
         }
 
@@ -126,6 +131,7 @@ def _line(job: JobHistory, view: JobView | None) -> dict[str, Any]:
         "steps": job.spec.train.steps,
         "position": view.position if view else None,
         "reason": _reason(job, view),
+        **(seconds_left(view) if view else {"next_seconds": None, "eta_seconds": None}),
     }
 
 
