@@ -140,6 +140,7 @@ class Manager:
             store=self._store,
             datasets=self._datasets,
             rollout=self._rollout,
+            timeline=self._timeline,
             stats_seconds=self._deadlines.stats,
         )
 

@@ -547,3 +547,17 @@ async def test_as_shipped_three_small_jobs_roll_out_together(tmp_path):
         await world.submit(job, tenant=f"ten_{job}")
     await world.until(lambda: len(world.rollout.running) == 3)
     await world.manager.stop()
+
+
+async def test_the_status_says_when_each_job_goes_on_and_ends(tmp_path):
+    world = World(tmp_path)
+    await world.open(policy=dataclasses.replace(policy(), max_active=1))
+    world.script.gate("rollout", "job_a", 1)
+    await world.submit("job_a", steps=3)
+    await world.called("rollout", "job_a", times=2)
+    await world.submit("job_b", steps=1)
+    await world.seen("job_b", "waiting")
+    running, waiting = (await world.manager.status())["jobs"]
+    assert 0 <= running["next_seconds"] <= running["eta_seconds"] <= waiting["eta_seconds"]
+    assert world.events("job_b", "waiting")[0].data["eta_seconds"] is not None
+    await world.manager.stop()
