@@ -15,7 +15,7 @@ SCHEMA = 1
 # kind → what `data` holds. Seconds are monotonic durations; only `at` (and the spans' stamps) cross processes.
 KINDS = {
     "accepted": "the whole Submission as JSON; kv_bytes; weights_sha256 of the base model",
-    "waiting": "reason (human text), code (kv | slots | tenant_cap | admission | paused | model …), position (1 = next)",
+    "waiting": "reason (human text), code (kv | slots | tenant_cap …), position (1 = next), next_seconds and eta_seconds (None: not known)",
     "admitted": "the job holds a place: slots_used, kv_reserved_bytes",
     "rollout_started": "version, attempt",
     "rollout_ready": "version, attempt, summary (see RolloutSummary)",
