@@ -10,19 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError, field_validator, model_validator
 
-from engine.environment_spec import Environment, SingleTurn
+from engine.blob_spec import BlobRef
+from engine.environment_spec import Environment, SearchEndpoint, SingleTurn, Tools, without_tags
 from engine.grader_spec import Grader, MathGrader, NumericGrader, StringCheckGrader, field_problem  # noqa: F401
+from engine.older_specs import as_said_now
 from engine.strict import SpecError, dotted
 from engine.strict import Strict as _Strict
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-
-
-class BlobRef(_Strict):
-    """An immutable file in the blob store, named by its content."""
-
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    bytes: Annotated[int, Field(ge=0)]
 
 
 class DatasetRef(_Strict):
@@ -112,8 +107,13 @@ class JobSpec(_Strict):
     @property
     def context_tokens(self) -> int:
         """Of one completion at its longest: the prompt, every turn, and what the environment adds between them."""
-        sampled = self.environment.most_turns * self.rollout.max_new_tokens
-        return self.rollout.max_prompt_tokens + sampled + self.environment.most_added_tokens
+        told = self.environment.most_turns * self.rollout.max_new_tokens + self.environment.most_added_tokens
+        return self.rollout.max_prompt_tokens + min(told, self.environment.max_tokens or told)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_now(cls, raw: Any) -> Any:
+        return as_said_now(raw)
 
     @model_validator(mode="after")
     def _enough_rows(self) -> JobSpec:
@@ -148,6 +148,7 @@ class ModelInfo(_Strict):
     job_slots: int
     weights_sha256: str = ""
     description: str = ""
+    search_endpoints: tuple[str, ...] = ()
 
 
 def parse_job(raw: Any) -> JobSpec:
@@ -167,7 +168,7 @@ def _parse(model: type[BaseModel], raw: Any) -> Any:
 
 
 def _problem(error: Any) -> tuple[str, str]:
-    location = error["loc"]
+    location = without_tags(error["loc"])
     if "grader" not in location[:2] or (error["type"] == "missing" and location[-1] == "grader"):
         return dotted(location), error["msg"].removeprefix("Value error, ")
     before = location[: location.index("grader") + 1]
@@ -198,12 +199,18 @@ def check_against(spec: JobSpec, model: ModelInfo) -> None:
                 f"prompt and completion together may take {model.max_context_tokens} tokens on {model.name}, got {_context_sum(spec)}",
             )
         )
+    source = spec.environment.search.source if isinstance(spec.environment, Tools) else None
+    if isinstance(source, SearchEndpoint) and source.name not in model.search_endpoints:
+        offered = ", ".join(model.search_endpoints) or "none"
+        problems.append(("environment.search.source.name", f"this engine has no search endpoint {source.name}; it offers {offered}"))
     if problems:
         raise SpecError(problems)
 
 
 def _context_sum(spec: JobSpec) -> str:
     rollout, turns, added = spec.rollout, spec.environment.most_turns, spec.environment.most_added_tokens
-    sampled = f"{rollout.max_new_tokens}" if turns == 1 else f"{turns} turns of {rollout.max_new_tokens}"
-    observed = f" + {added} of the environment" if added else ""
-    return f"{rollout.max_prompt_tokens} + {sampled}{observed} = {spec.context_tokens}"
+    told = f"{rollout.max_new_tokens}" if turns == 1 else f"{turns} turns of {rollout.max_new_tokens}"
+    told += f" + {added} of the environment" if added else ""
+    if spec.environment.max_tokens is not None:
+        told = f"environment.max_tokens {spec.context_tokens - rollout.max_prompt_tokens}"
+    return f"{rollout.max_prompt_tokens} + {told} = {spec.context_tokens}"
