@@ -133,6 +133,16 @@ class FluidSampler:
         self._admit()
         self._set_alarm()
 
+    @property
+    def kv_used(self) -> float:
+        """Share of the cache that what runs will have filled in the end, 0..1; 0 without a bound."""
+        return min(1.0, self._kv / self._capacity) if self._capacity else 0.0
+
+    @property
+    def waiting(self) -> int:
+        """Sequences that wait inside the sampler."""
+        return sum(request.sequences for request in self._waiting)
+
     def slow_down(self, factor: float) -> None:
         """From now on everything takes ``factor`` times as long."""
         if factor != self._slowdown:

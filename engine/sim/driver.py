@@ -19,6 +19,8 @@ from engine.sim.report import JobHistory, Report, StepTimes
 from engine.sim.speeds import Speeds
 from engine.sim.workload import Cohort, SimJob
 
+KV_SAMPLE_SECONDS = 0.5  # as the manager's default
+
 
 class Stalled(RuntimeError):
     """Nothing happens any more although jobs are open."""
@@ -66,6 +68,8 @@ class Simulation:
         for job in self.jobs.values():
             at = job.submitted_at + self.costs.job_start_seconds
             self.clock.call_at(at, partial(self.tell, job.submission(at)))
+        if self.scheduler.policy.adaptive is not None:
+            self.clock.call_in(KV_SAMPLE_SECONDS, self._sample)
         while self.clock.step():
             pass
         if self.scheduler.jobs:
@@ -136,9 +140,10 @@ class Simulation:
             return
         command = rollout.command
         del self._rollouts[command.job]
-        self._trained_tokens[command.job] = rollout.tokens
+        tokens = self._trained_tokens[command.job] = rollout.tokens
         self.history[command.job].steps[-1].rolled_out_at = self.clock.now
-        self.tell(m.RolloutDone(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))
+        numbers = {"job": command.job, "version": command.version, "attempt": command.attempt}
+        self.tell(m.RolloutDone(at=self.clock.now, **numbers, tokens=round(tokens)))
 
     def _goes_on(self, rollout: Rollout) -> bool:
         return self._rollouts.get(rollout.command.job) is rollout
@@ -162,6 +167,13 @@ class Simulation:
         self.tell(m.TrainDone(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))
 
     # The rest
+
+    def _sample(self) -> None:
+        """As ``engine.kv_samples``. Preemptions are none: this sampler lets in only what fits to its end."""
+        if self._rollouts:
+            self.tell(m.KvSample(at=self.clock.now, used=self.sampler.kv_used, waiting=self.sampler.waiting, preempted=0))
+        if any(history.ended_at is None for history in self.history.values()):
+            self.clock.call_in(KV_SAMPLE_SECONDS, self._sample)
 
     def _start_eval(self, command: m.StartEval) -> None:
         at = self.clock.now + self.jobs[command.job].eval_seconds

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.core import messages as m
+from engine.core.adaptive import Adaptive
 from engine.core.policy import REGIMES, Policy, regime
 from engine.sim.driver import Simulation, Stalled, simulate
 from engine.sim.paper import SCALES, WORKLOADS
@@ -162,6 +163,24 @@ def test_a_handful_of_cohorts_takes_as_long_as_all_sequences_one_by_one(workload
     work = replicas(WORKLOADS[workload], jobs=3, steps=5)
     reference = run(name, [replace(job, draw=each) for job in work], NODE)
     assert run(name, work, NODE).wall_seconds == pytest.approx(reference.wall_seconds, rel=0.05)
+
+
+def test_an_adaptive_policy_is_fed_with_the_samplers_memory():
+    speeds = ConstantSpeeds(fixed_train_seconds=1.0, kv_capacity_tokens=1e6)
+    one_by_one = Policy(max_active=8, max_rollouts=1)
+    adaptive = Policy(max_active=8, kv_hold="rollout", adaptive=Adaptive(start=1))
+    work = jobs(8, decode_seconds=50.0)
+    assert simulate(adaptive, work, speeds).wall_seconds < 0.5 * simulate(one_by_one, work, speeds).wall_seconds
+
+
+def test_a_queue_beside_a_full_cache_lowers_an_adaptive_limit():
+    speeds = ConstantSpeeds(fixed_train_seconds=1.0, kv_capacity_tokens=100.0)
+    policy = Policy(max_active=8, kv_hold="rollout", adaptive=Adaptive(start=6, full=0.5))
+    simulation = Simulation(policy, jobs(8, decode_seconds=50.0, steps=1), speeds)
+    limits = []
+    simulation.clock.call_at(20.0, lambda: limits.append(simulation.scheduler.pipeline.concurrency.limit))
+    assert simulation.run().steps == 8
+    assert limits[0] < 6
 
 
 def test_the_same_seed_gives_the_same_report_and_another_seed_another():
