@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO
 
@@ -85,44 +84,58 @@ def create_dataset(
     eval_share: float = EVAL_SHARE,
     seed: int = SPLIT_SEED,
     plan: Plan | None = None,
-    progress: Progress | None = None,
-    origin: dict[str, Any] | None = None,
 ) -> Dataset:
     """Check the whole ``file`` (binary, seekable), then store its rows as two blobs and one row; on any fault nothing is kept.
 
-    ``eval_file`` is held out instead of a share of the rows. Raises ``DatasetInvalid`` with the report, ``Invalid`` for the other fields,
-    ``Forbidden`` for viewers.
+    ``eval_file`` is held out instead of a share of the rows; ``plan`` stands for ``eval_share`` and ``seed`` and says more. Raises
+    ``DatasetInvalid`` with the report, ``Invalid`` for the other fields, ``Forbidden`` for viewers.
     """
-    require(tenant, user, Role.MEMBER)
     plan = plan or parse_plan({"eval_share": eval_share, "seed": seed}, getattr(file, "name", "") or "")
-    name, problems = clean_name(name)
-    previous = tenant.datasets.filter(public_id=plan.series).first() if plan.series else None
-    if plan.series and previous is None:
+    check_order(tenant, user, name, plan)
+    with Checking(file, eval_file, plan) as checking:
+        return store(tenant, user, name, plan, checking)
+
+
+def check_order(tenant: Tenant, user: User, name: str, plan: Plan) -> None:
+    """Everything but the file: raises ``Invalid`` or ``Forbidden``."""
+    require(tenant, user, Role.MEMBER)
+    _, problems = clean_name(name)
+    if plan.series and not tenant.datasets.filter(public_id=plan.series).exists():
         problems.append(("series", f"there is no dataset {plan.series[:40]!a}"))
     if problems:
         raise Invalid(problems)
-    with _Checking(file, eval_file, plan, progress) as (checked, held_out, report):
-        if report["error_total"]:
-            raise DatasetInvalid(report)
-        blobs = BlobStore(settings.BLOBS_DIR)
-        parts = canonical.write(checked, blobs, eval_share=plan.eval_share, seed=plan.seed, held_out=held_out)
-        recipe = {**plan.as_dict(), "mapping": checked.mapping.as_dict(), "origin": origin or {}, "eval_file": held_out is not None}
-        fields = {"name": name, "columns": _columns(checked, held_out), "report": report, "recipe": recipe, "created_by": user}
+
+
+def store(
+    tenant: Tenant,
+    user: User,
+    name: str,
+    plan: Plan,
+    checking: Checking,
+    *,
+    origin: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Store what was checked; raises ``DatasetInvalid`` if it has errors. ``origin``: what made the file, if no person did."""
+    report = checking.report
+    if report["error_total"]:
+        raise DatasetInvalid(report)
+    train, held_out = checking.train, checking.held_out
+    split = {"eval_share": plan.eval_share, "seed": plan.seed, "held_out": held_out}
+    parts = canonical.write(train, BlobStore(settings.BLOBS_DIR), **split, progress=progress)
+    recipe = {**plan.as_dict(), "mapping": train.mapping.as_dict(), "origin": origin or {}, "eval_file": held_out is not None}
+    columns = [column for column in train.columns if held_out is None or column in held_out.columns]
+    fields = {"name": clean_name(name)[0], "columns": columns, "report": report, "recipe": recipe, "created_by": user}
     if report["lengths"]:
         fields["lengths"] = {report["lengths"]["model"]: report["lengths"]}
-    return _insert(tenant, previous, parts, fields)
+    return _insert(tenant, plan.series, parts, fields)
 
 
-def check_file(file: BinaryIO, eval_file: BinaryIO | None, plan: Plan, progress: Progress | None = None) -> dict[str, Any]:
-    """The report alone; stores nothing."""
-    with _Checking(file, eval_file, plan, progress) as (_, _, report):
-        return report
-
-
-def _insert(tenant: Tenant, previous: Dataset | None, parts: canonical.Parts, fields: dict[str, Any]) -> Dataset:
+def _insert(tenant: Tenant, series: str, parts: canonical.Parts, fields: dict[str, Any]) -> Dataset:
     with transaction.atomic():
-        if previous is not None:
+        if series:
             Tenant.objects.select_for_update().get(pk=tenant.pk)  # two new versions at once: the second gets the next number
+            previous = tenant.datasets.get(public_id=series)
             tenant.datasets.filter(public_id=previous.root, series="").update(series=previous.root)
             newest = tenant.datasets.filter(series=previous.root).order_by("-version").first()
             fields |= {"series": previous.root, "version": newest.version + 1}
@@ -141,28 +154,26 @@ def _insert(tenant: Tenant, previous: Dataset | None, parts: canonical.Parts, fi
             raise Conflict([("series", "another version was stored at the same moment; try again")]) from error
 
 
-class _Checking:
-    """Checks both files; the digests' scratch files live as long as the block."""
+class Checking:
+    """Checks both files; ``report`` is of both. The digests' scratch files live until the block ends."""
 
-    def __init__(self, file: BinaryIO, eval_file: BinaryIO | None, plan: Plan, progress: Progress | None):
+    def __init__(self, file: BinaryIO, eval_file: BinaryIO | None, plan: Plan, progress: Progress | None = None):
         options = Options(filename=plan.filename, encoding=plan.encoding, mapping=plan.mapping, ruler=_ruler(plan.model))
-        self._train = validate.validate(file, max_bytes=settings.MAX_UPLOAD_BYTES, options=options, progress=progress)
-        self._held_out = None
+        limit = settings.MAX_UPLOAD_BYTES
+        self.held_out: Checked | None = None
+        self.train = validate.validate(file, max_bytes=limit, options=options, progress=progress)
         if eval_file is not None:
-            own = replace(options, filename=getattr(eval_file, "name", "") or plan.filename, mapping=self._train.mapping, ruler=None)
-            self._held_out = validate.validate(eval_file, max_bytes=settings.MAX_UPLOAD_BYTES, options=own)
+            own = replace(options, filename=getattr(eval_file, "name", "") or plan.filename, mapping=self.train.mapping, ruler=None)
+            self.held_out = validate.validate(eval_file, max_bytes=limit, options=own, progress=progress)
+        self.report = whole_report(self.train, self.held_out)
 
-    def __enter__(self) -> tuple[Checked, Checked | None, dict[str, Any]]:
-        return self._train, self._held_out, whole_report(self._train, self._held_out)
+    def __enter__(self) -> Checking:
+        return self
 
     def __exit__(self, *_: object) -> None:
-        for checked in self._both():
-            checked.close()
-
-    def _both(self) -> Iterator[Checked]:
-        yield self._train
-        if self._held_out is not None:
-            yield self._held_out
+        self.train.close()
+        if self.held_out is not None:
+            self.held_out.close()
 
 
 def whole_report(train: Checked, held_out: Checked | None) -> dict[str, Any]:
@@ -180,10 +191,6 @@ def whole_report(train: Checked, held_out: Checked | None) -> dict[str, Any]:
     return {**train.report, "eval_rows": held_out.rows}
 
 
-def _columns(train: Checked, held_out: Checked | None) -> list[str]:
-    return [name for name in train.columns if held_out is None or name in held_out.columns]
-
-
 def _ruler(model: str) -> Any:
     if not model:
         return None
@@ -196,6 +203,3 @@ def _ruler(model: str) -> Any:
 def _sentence(fault: dict[str, Any]) -> str:
     where = f"line {fault['line']}: " if fault["line"] else ""
     return f"{where}{fault['message']}. {fault['fix']}"
-
-
-__all__ = ("DatasetInvalid", "Plan", "check_file", "create_dataset", "parse_plan", "whole_report")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from portal.datasets.models import Dataset
+from portal.datasets.models import Dataset, Upload
 from tenants.records import ReadOnly
 
 
@@ -10,4 +10,11 @@ from tenants.records import ReadOnly
 class DatasetAdmin(ReadOnly):
     list_display = ("name", "public_id", "tenant", "train_rows", "eval_rows", "created_at")
     search_fields = ("name", "public_id", "tenant__name")
+    list_select_related = ("tenant",)
+
+
+@admin.register(Upload)
+class UploadAdmin(ReadOnly):
+    list_display = ("filename", "public_id", "tenant", "state", "bytes", "created_at")
+    search_fields = ("filename", "public_id", "tenant__name")
     list_select_related = ("tenant",)

@@ -18,7 +18,7 @@ from engine.spec import BlobRef
 from portal.datasets import rows
 from portal.datasets.digests import rank
 from portal.datasets.rows import BadLine, Row
-from portal.datasets.validate import Checked, prompt_digest
+from portal.datasets.validate import PROGRESS_ROWS, Checked, Progress, prompt_digest
 
 
 class FileChanged(RuntimeError):
@@ -33,16 +33,24 @@ class Parts:
     eval_rows: int
 
 
-def write(checked: Checked, blobs: BlobStore, *, eval_share: float, seed: int, held_out: Checked | None = None) -> Parts:
+def write(
+    checked: Checked,
+    blobs: BlobStore,
+    *,
+    eval_share: float,
+    seed: int,
+    held_out: Checked | None = None,
+    progress: Progress | None = None,
+) -> Parts:
     """Write both parts beside the store, then into it. ``checked`` and ``held_out`` must be without errors, their files still open.
 
-    With ``held_out`` nothing is split off; its rows are numbered after the training rows.
+    ``progress`` hears the rows written so far. With ``held_out`` nothing is split off; its rows are numbered after the training rows.
     """
     threshold = 0 if held_out else checked.digests.held_out_below(eval_share, seed)
     blobs.root.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         train, other = (stack.enter_context(tempfile.NamedTemporaryFile(dir=blobs.root, prefix="staging-")) for _ in range(2))
-        counts = _write_rows(checked, threshold, seed, train, other)
+        counts = _write_rows(checked, threshold, seed, train, other, progress)
         if held_out:
             counts = counts[0], _write_all(held_out, checked.rows, other)
         for part in (train, other):
@@ -55,9 +63,13 @@ def write(checked: Checked, blobs: BlobStore, *, eval_share: float, seed: int, h
         )
 
 
-def _write_rows(checked: Checked, threshold: int, seed: int, train: IO[bytes], held_out: IO[bytes]) -> tuple[int, int]:
+def _write_rows(
+    checked: Checked, threshold: int, seed: int, train: IO[bytes], held_out: IO[bytes], progress: Progress | None
+) -> tuple[int, int]:
     counts = [0, 0]
     for index, row in enumerate(_rows(checked)):
+        if progress and index % PROGRESS_ROWS == 0:
+            progress(index)
         side = threshold > 0 and rank(prompt_digest(row), seed) < threshold
         (held_out if side else train).write(rows.canonical(index, row))
         counts[side] += 1

@@ -17,7 +17,7 @@ from tenants.models import Tenant, User
 
 dataset_id = partial(new_id, "ds")
 upload_id = partial(new_id, "up")
-SILENT_FOR = timedelta(minutes=1)
+SILENT_FOR = timedelta(minutes=3)
 
 
 class Dataset(models.Model):
@@ -79,8 +79,9 @@ class Dataset(models.Model):
 class Upload(models.Model):
     """A file that is not a dataset yet: kept with what is to be done to it, so that a reload or a restart loses nothing.
 
-    ``state``: waiting (nobody has begun), checking (``beat_at`` tells whether somebody still does), checked (``report`` says how), failed
+    ``state``: waiting (for a worker), checking (``beat_at`` tells whether somebody still does), checked (``report`` says how), failed
     (``note`` says why; trying again may help). Every check carries ``attempt``: an answer to an earlier one is ignored.
+    ``wish``: check only; store if there is no error; or auto, store if besides the columns are named as ours.
     """
 
     class State(models.TextChoices):
@@ -88,6 +89,11 @@ class Upload(models.Model):
         CHECKING = "checking"
         CHECKED = "checked"
         FAILED = "failed"
+
+    class Wish(models.TextChoices):
+        AUTO = "auto"
+        CHECK = "check"
+        STORE = "store"
 
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="uploads")
     public_id = models.CharField(max_length=32, unique=True, default=upload_id, editable=False)
@@ -100,7 +106,7 @@ class Upload(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
     note = models.CharField(max_length=500, blank=True)
     attempt = models.PositiveIntegerField(default=0)
-    store = models.BooleanField(default=False, help_text="Whether it becomes a dataset as soon as the check finds no error.")
+    wish = models.CharField(max_length=10, choices=Wish.choices, default=Wish.AUTO)
     rows_read = models.PositiveBigIntegerField(default=0)
     beat_at = models.DateTimeField(null=True, blank=True)
     report = models.JSONField(default=dict)
@@ -128,9 +134,15 @@ class Upload(models.Model):
     def eval_path(self) -> Path:
         return self.folder / "held-out"
 
-    def is_busy(self, now: datetime) -> bool:
-        return self.state == self.State.CHECKING and not self.is_silent(now)
+    @property
+    def is_open(self) -> bool:
+        """A check is under way or about to be."""
+        return self.state in (self.State.WAITING, self.State.CHECKING)
 
     def is_silent(self, now: datetime) -> bool:
-        """Whoever was checking has not been heard of for a while: a worker died."""
-        return self.state == self.State.CHECKING and (self.beat_at is None or self.beat_at < now - SILENT_FOR)
+        """Whoever was to check has not been heard of for a while: a task was lost or a worker died."""
+        return self.is_open and (self.beat_at is None or self.beat_at < now - SILENT_FOR)
+
+    @property
+    def errors(self) -> int:
+        return self.report.get("error_total", 0)

@@ -1,63 +1,86 @@
-"""Datasets in the browser: upload, the report of a refused file, and what is in an accepted one."""
+"""Datasets in the browser: what there is, and what is in one."""
 
 from __future__ import annotations
 
-from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
-from django.views.decorators.http import require_safe
+from typing import Any
 
-from portal.datasets.actions import DatasetInvalid, create_dataset
-from portal.datasets.forms import UploadForm
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from portal.datasets import measure, reports
 from portal.datasets.models import Dataset
-from portal.datasets.preview import preview
-from portal.errors import Invalid
+from portal.datasets.preview import MAX_NEEDLE, page
+from portal.jobs import catalog
 from portal.pages.access import tenant_page
+from tenants.access import require
+from tenants.models import Role
 
 DATASETS_PER_PAGE = 50
+SPLITS = ("train", "eval")
 
 
 @require_safe
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
-    page = Paginator(request.tenant.datasets.select_related("created_by"), DATASETS_PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "datasets/list.html", {"page": page})
-
-
-@tenant_page
-def new(request: HttpRequest) -> HttpResponse:
-    """The upload script gets 201 with the new address, or 422 with the problems' fragment; a form without script gets pages."""
-    form = UploadForm(request.POST or None, request.FILES or None)
-    context = {"form": form, "report": None}
-    if form.is_valid() and (dataset := _create(request, form, context)):
-        return _made(request, dataset)
-    by_script = request.headers.get("X-Requested-With") == "upload"
-    return render(request, "datasets/problems.html" if by_script else "datasets/new.html", context, status=422 if form.errors else 200)
+    found = Paginator(request.tenant.datasets.select_related("created_by"), DATASETS_PER_PAGE).get_page(request.GET.get("page"))
+    waiting = request.tenant.uploads.filter(stored_as="")[:20]
+    return render(request, "datasets/list.html", {"page": found, "uploads": waiting, "now": timezone.now()})
 
 
 @require_safe
 @tenant_page
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
-    dataset = get_object_or_404(request.tenant.datasets.select_related("created_by"), public_id=public_id)
-    context = {"dataset": dataset, "preview": preview(dataset), "jobs": dataset.jobs.all()[:10]}
+    dataset = _dataset(request, public_id)
+    split = request.GET.get("split") if request.GET.get("split") in SPLITS and dataset.eval_rows else "train"
+    needle = request.GET.get("q", "").strip()[:MAX_NEEDLE]
+    models = [info.name for info in catalog.known_models(timezone.now())]
+    context = {
+        "dataset": dataset,
+        "split": split,
+        "q": needle,
+        "start": _number(request.GET.get("from")),
+        "rows": page(dataset, split, start=_number(request.GET.get("from")), needle=needle),
+        "versions": request.tenant.datasets.filter(series=dataset.series) if dataset.series else [],
+        "jobs": dataset.jobs.all()[:10],
+        "models": models,
+        "lengths": _lengths(dataset, request.GET.get("model", ""), models),
+    }
     return render(request, "datasets/detail.html", context)
 
 
-def _create(request: HttpRequest, form: UploadForm, context: dict) -> Dataset | None:
-    share = form.cleaned_data["eval_share"]
-    try:
-        return create_dataset(request.tenant, request.user, form.named(), form.cleaned_data["file"], eval_share=share)
-    except DatasetInvalid as refusal:
-        context["report"] = refusal.report
-        form.add_error("file", "Nothing was stored. Mend what is listed and upload the file again.")
-    except Invalid as refusal:
-        for field, message in refusal.problems:
-            form.add_error(field if field in form.fields else None, message)
-    return None
+@require_POST
+@tenant_page
+def lengths(request: HttpRequest, public_id: str) -> HttpResponse:
+    """Measure the prompts for another of the engine's models."""
+    dataset = _dataset(request, public_id)
+    require(request.tenant, request.user, Role.MEMBER)
+    model = request.POST.get("model", "")
+    if model not in {info.name for info in catalog.known_models(timezone.now())}:
+        raise Http404
+    measure.begin(dataset, model, timezone.now())
+    response = redirect("datasets:detail", dataset.public_id)
+    response["Location"] += f"?model={model}#lengths"
+    return response
 
 
-def _made(request: HttpRequest, dataset: Dataset) -> HttpResponse:
-    if request.headers.get("X-Requested-With") == "upload":
-        return HttpResponse(status=201, headers={"Location": reverse("datasets:detail", args=[dataset.public_id])})
-    return redirect("datasets:detail", dataset.public_id)
+@require_safe
+@tenant_page
+def report(request: HttpRequest, public_id: str, kind: str) -> HttpResponse:
+    dataset = _dataset(request, public_id)
+    return {"json": reports.as_json, "csv": reports.as_csv}[kind](dataset.report, dataset.public_id)
+
+
+def _dataset(request: HttpRequest, public_id: str) -> Dataset:
+    return get_object_or_404(request.tenant.datasets.select_related("created_by"), public_id=public_id)
+
+
+def _lengths(dataset: Dataset, wanted: str, models: list[str]) -> dict[str, Any] | None:
+    """The figures to show: of the model asked for, else of any that was measured."""
+    return dataset.lengths.get(wanted) or next(iter(dataset.lengths.values()), None)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 10 else 0

@@ -1,4 +1,4 @@
-// Uploading with progress and cancel. The server answers 201 with the address of the dataset, or 422 with the list of problems.
+// Uploading with progress and cancel. The server answers 201 with the address of the next page, or 422 with the list of problems.
 import { $, write } from "./dom.js";
 import { bytes } from "./format.js";
 
@@ -11,13 +11,15 @@ const submit = form.querySelector(".form-foot button");
 
 const showFile = () => {
   const file = input.files[0];
-  if (file) write("#drop-name", `${file.name} · ${bytes(file.size)}`);
+  if (!file) return;
+  write("#drop-name", `${file.name} · ${bytes(file.size)}`);
   problems.replaceChildren();
 };
 
 for (const name of ["dragenter", "dragover"]) drop.addEventListener(name, () => (drop.dataset.over = ""));
 for (const name of ["dragleave", "drop"]) drop.addEventListener(name, () => delete drop.dataset.over);
 input.addEventListener("change", showFile);
+showFile(); // a reload keeps the chosen file
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();

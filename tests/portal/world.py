@@ -10,8 +10,9 @@ from typing import Any
 
 from django.test import Client
 
+from portal.datasets import uploads
 from portal.datasets.actions import create_dataset
-from portal.datasets.models import Dataset
+from portal.datasets.models import Dataset, Upload
 from portal.jobs.actions import create_job
 from portal.jobs.models import Job
 from portal.rewards.actions import create_reward
@@ -47,6 +48,13 @@ class World:
     def dataset(self, user: User | None = None, rows: int = 40) -> Dataset:
         user = user or self.alice
         return create_dataset(user.tenants.get(), user, "additions", additions(rows))
+
+    def upload(self, user: User | None = None, file: io.BytesIO | None = None, **more: Any) -> Upload:
+        """A file that is not stored, since it has an error."""
+        user = user or self.alice
+        file = file or jsonl({"prompt": "1+1="}, "{broken")
+        order = {"name": "mine", "filename": "rows.jsonl", "options": {}, **more}
+        return uploads.begin(user.tenants.get(), user, datetime.now(UTC), file=file, **order)
 
     def reward(self, user: User | None = None) -> Reward:
         user = user or self.alice
