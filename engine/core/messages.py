@@ -106,6 +106,27 @@ class LoadFailed(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Lost:
+    """What a worker had under way for a job."""
+
+    job: str
+    version: int
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerLost(Fact):
+    """A sampler's replica or a trainer died with all that it ran: each is redone, or given up after too many losses.
+
+    The same as a failed rollout or training of each, except that all of it is lost before anything is started anew, so the lines decide
+    who is first. A driver that hears of a death from each call by itself tells the failures one by one instead.
+    """
+
+    lost: tuple[Lost, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvalDone(Fact):
     """An evaluation ended, well or badly: an evaluation never blocks or fails its job."""
 

@@ -45,6 +45,7 @@ class Scheduler:
             m.LoadFailed: self._load_failed,
             m.TrainDone: self._train_done,
             m.TrainFailed: self._train_failed,
+            m.WorkerLost: self._worker_lost,
             m.EvalDone: self._eval_done,
             m.Paused: self._paused,
             m.Resumed: self._resumed,
@@ -201,6 +202,13 @@ class Scheduler:
             self._release(job, job.stopping.outcome, job.stopping.reason, job.stopping.attribution)
         elif not self._fail(job, fact.reason, fact.attribution):
             self._make_ready(job)
+
+    def _worker_lost(self, fact: m.WorkerLost) -> None:
+        for lost in fact.lost:
+            what = {"job": lost.job, "version": lost.version, "attempt": lost.attempt}
+            failure = {"at": fact.at, **what, "reason": fact.reason, "attribution": "platform"}
+            self._rollout_failed(m.RolloutFailed(**failure))
+            self._train_failed(m.TrainFailed(**failure))
 
     def _eval_done(self, fact: m.EvalDone) -> None:
         job = self.jobs.get(fact.job)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.core import messages as m
 from tests.engine.core.house import House
 
@@ -190,3 +192,61 @@ def test_a_cancel_aborts_an_evaluation_that_is_under_way():
     house.rolled("a")
     house.cancel("a")
     assert house.trained("a") == ["abort a", "release a cancelled"]
+
+
+# Every phase, however places are held
+
+HOLDS = ({}, {"kv_hold": "rollout"}, {"admission_order": "fair", "kv_hold": "rollout", "slot_hold": "step"})
+PHASES = ("queued", "idle", "rollout", "ready", "training", "evaluating", "held")
+
+
+def house_with_a_in(phase: str, policy: dict[str, str]) -> House:
+    """Job a in ``phase``; job b wherever it must be for that."""
+    house = House(**{"max_active": 1 if phase == "queued" else 8, "max_rollouts": 1, "kv_budget_bytes": 100, **policy})
+    if phase in ("queued", "idle", "ready"):
+        house.submit("b")
+    if phase == "ready":
+        house.rolled("b")
+    house.submit("a", steps=1 if phase == "evaluating" else 3, eval_ends=phase == "evaluating", paused=phase == "held")
+    if phase in ("ready", "training", "evaluating"):
+        house.rolled("a")
+    if phase == "evaluating":
+        house.trained("a")
+    return house
+
+
+def check_nothing_is_held(house: House) -> None:
+    admission, pipeline = house.scheduler.admission, house.scheduler.pipeline
+    assert (len(admission.slots), admission.kv.reserved_bytes, len(admission.queue)) == (0, 0, 0)
+    assert (pipeline.rolling, pipeline.training, len(pipeline.rollouts), len(pipeline.ready)) == (0, 0, 0, 0)
+
+
+def play(house: House) -> None:
+    """Answer whatever runs until nothing does."""
+    answers = {"rollout": house.rolled, "training": house.trained, "evaluating": lambda job: house.evaluated(job, 1)}
+    while running := [job for job in house.scheduler.jobs.values() if job.phase in answers]:
+        answers[running[0].phase](running[0].job)
+
+
+@pytest.mark.parametrize("policy", HOLDS)
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_cancel_in_any_phase_gives_everything_back(phase, policy):
+    house = house_with_a_in(phase, policy)
+    house.cancel("a")
+    play(house)
+    assert "a" not in house.scheduler.jobs
+    check_nothing_is_held(house)
+
+
+@pytest.mark.parametrize("policy", HOLDS)
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase not in ("evaluating", "held")])
+def test_a_pause_in_any_phase_gives_everything_back_and_a_resume_goes_on(phase, policy):
+    house = house_with_a_in(phase, policy)
+    house.pause("a")
+    play(house)
+    assert house.phase("a") == "held"
+    check_nothing_is_held(house)
+    house.resume("a")
+    play(house)
+    assert house.ending().outcome == "succeeded"
+    check_nothing_is_held(house)
