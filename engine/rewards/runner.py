@@ -4,7 +4,7 @@ The engine starts it with an empty environment in the root folder and talks to i
 
     {"settings": {...}}                                          → {"strength": {...}} or {"too_weak": why}; then, in any order:
     {"source": id, "text": ...}                                  (no answer; kept for the calls that name it)
-    {"id", "op": "grade", "key", "source", "items", "seconds", "max_losses"}    → {"id", "verdicts"} or {"id", "unknown_source": true}
+    {"id", "op": "grade", "key", "source", "items", "seconds", "max_losses"}     → {"id", "verdicts"} or {"id", "unknown_source": true}
     {"id", "op": "code", "code", "tests", "seconds"}             → {"id", "outcomes"}
     {"id", "op": "output", "key", "source"}                      → {"id", "text", "dropped_bytes"}
 

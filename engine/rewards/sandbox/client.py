@@ -54,10 +54,11 @@ class Sandbox:
         """See the package. ``key`` must name tenant and reward version."""
         if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
             return [Failed(kind="import_error", message=f"the source is larger than {MAX_SOURCE_BYTES // 1024} kB")] * len(items)
-        sized = [_check_item(item) for item in items]
-        asked = [item for item, failed in zip(items, sized, strict=True) if failed is None]
-        answers = iter(await self._graded(key, source, asked, limits) if asked else [])
-        return [failed or next(answers) for failed in sized]
+        texts = [_item_text(item) for item in items]
+        if max(map(len, texts), default=0) <= MAX_ITEM_BYTES:
+            return await self._graded(key, source, texts, limits)
+        answers = iter(await self._graded(key, source, [text for text in texts if len(text) <= MAX_ITEM_BYTES], limits))
+        return [next(answers) if len(text) <= MAX_ITEM_BYTES else _TOO_LARGE for text in texts]
 
     async def run_code(self, code: str, tests: Sequence[CodeTest], limits: Limits = _USUAL) -> list[TestOutcome]:
         """See the package."""
@@ -72,7 +73,7 @@ class Sandbox:
         answer = await self._ask({"op": "output", "key": key, "source": _name(source)})
         return Output() if isinstance(answer, Failed) else Output(text=answer["text"], dropped_bytes=answer["dropped_bytes"])
 
-    async def _graded(self, key: str, source: str, items: list[Mapping[str, Any]], limits: Limits) -> list[Verdict]:
+    async def _graded(self, key: str, source: str, items: list[str], limits: Limits) -> list[Verdict]:
         request = {"op": "grade", "key": key, "source": _name(source), "items": items}
         answer = await self._ask({**request, "seconds": limits.call_seconds, "max_losses": limits.max_losses}, source)
         if isinstance(answer, Failed):
@@ -200,8 +201,9 @@ def _name(source: str) -> str:
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _check_item(item: Mapping[str, Any]) -> Failed | None:
-    size = sum(len(value) for part in (item["sample"], item["item"]) for value in part.values() if isinstance(value, str))
-    if size > MAX_ITEM_BYTES // 4 and len(json.dumps(dict(item))) > MAX_ITEM_BYTES:
-        return Failed(kind="too_large", message=f"the item is larger than {MAX_ITEM_BYTES >> 20} MiB")
-    return None
+def _item_text(item: Mapping[str, Any]) -> str:
+    """As the runner puts it into its questions: encoded once, here, and read only behind the walls."""
+    return f'"sample":{json.dumps(item["sample"])},"item":{json.dumps(item["item"])}'
+
+
+_TOO_LARGE = Failed(kind="too_large", message=f"the item is larger than {MAX_ITEM_BYTES >> 20} MiB")

@@ -21,6 +21,7 @@ from engine.rewards.sandbox.worker import Late, Lost, Worker
 
 _PROGRAM_OUTPUT_BYTES = 2**20
 _MAX_DEFINED = 1000
+_MAX_VALUE_BYTES = 2**20
 _SHOWN_CHARACTERS = 200
 _UNAVAILABLE = "the sandbox could not start a process: "
 
@@ -106,6 +107,7 @@ class _Process:
 
     async def __aenter__(self) -> _Process:
         self.worker: Worker = await self._slots.take()
+        self.worker.max_reply_bytes = _MAX_VALUE_BYTES
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -118,7 +120,7 @@ class _Process:
         """One reply to one request; raises ``_Stopped``."""
         answer: dict[str, Any] = {}
         try:
-            await self.worker.exchange(encode(request), lambda reply: answer.update(reply) or True, seconds=seconds)
+            await self.worker.exchange(encode(request), answer.update, seconds=seconds)
         except Late:
             line = await self.worker.hanging_line()
             raise _Stopped(Failed(kind="hard_timeout", message="killed: it could not be interrupted", line=line)) from None
@@ -152,7 +154,7 @@ class _Process:
         """Run a program until its process ends; None when that was with status 0."""
         told: dict[str, Any] = {}
         try:
-            await self.worker.exchange(encode(request), lambda reply: told.update(reply) or False, seconds=seconds + HARD_GRACE_SECONDS)
+            await self.worker.exchange(encode(request), lambda reply: told.update(reply) or b"", seconds=seconds + HARD_GRACE_SECONDS)
         except Late:
             line = await self.worker.hanging_line()
             return Failed(kind="hard_timeout", message="killed: it could not be interrupted", line=line)

@@ -17,7 +17,12 @@ class Forged(Exception):
 
 
 def encode(message: Any) -> bytes:
-    body = json.dumps(message).encode()
+    return encode_text(json.dumps(message))
+
+
+def encode_text(text: str) -> bytes:
+    """For a message that is JSON already."""
+    body = text.encode()
     return HEAD.pack(len(body)) + body
 
 

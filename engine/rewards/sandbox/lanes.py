@@ -1,8 +1,7 @@
 """One lane per (tenant, reward version, source): a queue of items in front of one worker process. Lanes never share a process.
 
-Items of calls that wait together go to the worker in one batch of at most ``BATCH_ITEMS``. Each has its own reply, so what is lost with
-a worker is one item; the others go to the next worker. After a forged reply nothing of that batch is believed: its items are asked
-again one by one.
+The worker sees one item at a time, each under a name that it cannot guess: so it can neither answer for an item that is still to come, nor
+take more than the item at hand with it when it hangs, crashes or lies. The others go to the next worker.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from engine.rewards.sandbox import replies
 from engine.rewards.sandbox.endings import ending
-from engine.rewards.sandbox.frames import Forged, encode
+from engine.rewards.sandbox.frames import Forged, encode, encode_text
 from engine.rewards.sandbox.nursery import CannotSpawn
 from engine.rewards.sandbox.slots import Slots
 from engine.rewards.sandbox.verdicts import HARD_GRACE_SECONDS, LOAD_SECONDS, MAX_CALL_SECONDS, MAX_OUTPUT_BYTES, Failed, Output, Verdict
@@ -25,12 +24,17 @@ from engine.rewards.sandbox.worker import Late, Lost, Worker
 
 log = logging.getLogger(__name__)
 
-BATCH_ITEMS = 64
 _UNPUNISHED_LOSSES = 3
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 1.0
 _LOAD_ERROR_KEPT_SECONDS = 30.0
+_NAME_BYTES, _NAMES_AT_ONCE = 8, 64
+_FORGED = "wrote to the reply channel itself"
 # The worker has said so itself, and ends.
 _LAST_WORDS = frozenset({"timeout", "memory"})
+
+
+class _AnsweredTwice(Forged):
+    """The item before the one at hand was answered once more."""
 
 
 @dataclass(slots=True)
@@ -49,9 +53,8 @@ class Request:
 class _Entry:
     request: Request
     index: int
-    item: Any
-    alone: bool = False
-    platform_losses: int = field(default=0)
+    item: str
+    platform_losses: int = 0
 
     def settle(self, verdict: Verdict) -> None:
         self.request.verdicts[self.index] = verdict
@@ -66,6 +69,10 @@ class Lane:
         self._source, self._slots = source, slots
         self._waiting: deque[_Entry] = deque()
         self._worker: Worker | None = None
+        self._asked: _Entry | None = None
+        self._name = self._name_before = ""
+        self._names: list[str] = []
+        self._before: _Entry | None = None
         self._working: asyncio.Task[None] | None = None
         self._load_error: tuple[float, Failed] | None = None
         self._losses_in_a_row = 0
@@ -80,8 +87,8 @@ class Lane:
     def has_worker(self) -> bool:
         return self._worker is not None
 
-    async def grade(self, items: Sequence[Any], *, seconds: float, max_losses: int) -> list[Verdict]:
-        """``items`` are valid already. One verdict each, in order."""
+    async def grade(self, items: Sequence[str], *, seconds: float, max_losses: int) -> list[Verdict]:
+        """``items`` are JSON texts ``"sample":{…},"item":{…}``, without the outer braces. One verdict each, in order."""
         if not items:
             return []
         self.used_at = self._loop.time()
@@ -111,22 +118,22 @@ class Lane:
         if self._working:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
-        for entry in self._waiting:
-            entry.settle(_UNAVAILABLE)
-        self._waiting.clear()
+        self._settle_all(_UNAVAILABLE)
         await self.drop_worker()
 
     async def _work(self) -> None:
         self._printed, self._dropped_bytes = bytearray(), 0
         while self._waiting:
-            batch = self._next_batch()
             try:
-                await self._run(batch)
+                if error := await self._ready():
+                    self._settle_all(error)
+                else:
+                    await self._ask_on()
             except CannotSpawn as error:
                 log.error("a reward could not be graded: %s", error)
-                self._settle_rest(batch, Failed(kind="unavailable", message=f"the sandbox could not start a worker: {error}"))
+                self._settle_all(Failed(kind="unavailable", message=f"the sandbox could not start a worker: {error}"))
             except BaseException:
-                self._settle_rest(batch, _UNAVAILABLE)
+                self._settle_all(_UNAVAILABLE)
                 raise
         if self._slots.wanted:
             await self.drop_worker()
@@ -135,46 +142,64 @@ class Lane:
             self._collect_output()
         self.used_at = self._loop.time()
 
-    def _next_batch(self) -> list[_Entry]:
-        """Items with one time limit, up to ``BATCH_ITEMS``; a suspect one goes alone."""
-        batch = [self._waiting.popleft()]
-        while self._waiting and len(batch) < BATCH_ITEMS and not batch[0].alone:
-            following = self._waiting[0]
-            if following.alone or following.request.seconds != batch[0].request.seconds:
-                break
-            batch.append(self._waiting.popleft())
-        return batch
-
-    async def _run(self, batch: list[_Entry]) -> None:
-        if error := await self._ready():
-            self._settle_rest(batch, error)
-            return
-        worker, name, got = self._worker, secrets.token_hex(8), []
-        seconds = batch[0].request.seconds
-
-        def take(reply: dict[str, Any]) -> bool:
-            verdict = replies.verdict(reply, batch=name, index=len(got))
-            got.append(verdict)
-            return len(got) == len(batch) or (type(verdict) is Failed and verdict.kind in _LAST_WORDS)
-
-        message = encode({"op": "batch", "batch": name, "seconds": seconds, "items": [entry.item for entry in batch]})
+    async def _ask_on(self) -> None:
+        """Ask the worker for item after item, until none waits or the worker is lost."""
+        self._asked = None
+        worker, first = self._worker, self._question()
         try:
-            await worker.exchange(message, take, seconds=min(seconds + HARD_GRACE_SECONDS, MAX_CALL_SECONDS))
+            await worker.exchange(first, self._take, seconds=self._patience())
         except Late:
             line = await worker.hanging_line()
-            message = f"killed: it did not end within {seconds:g} s, and could not be interrupted"
-            await self._lost(batch, got, Failed(kind="hard_timeout", message=message, line=line))
+            message = f"killed: it did not end within {self._asked.request.seconds:g} s, and could not be interrupted"
+            await self._lost(Failed(kind="hard_timeout", message=message, line=line))
         except Lost as error:
-            await self._lost(batch, got, self._crash(error))
+            await self._lost(self._crash(error))
+        except _AnsweredTwice:
+            await self._revoke()
         except Forged as error:
-            await self._forged(batch, error)
+            await self._lost(Failed(kind="protocol", message=f"{_FORGED}: {error}"))
         else:
-            await self._answered(batch, got)
+            if self._asked:
+                await self._after_loss()
+
+    def _question(self) -> bytes:
+        self._before, self._name_before = self._asked, self._name
+        self._asked = self._waiting.popleft()
+        self._name = self._names.pop() if self._names else self._new_name()
+        return encode_text(f'{{"op":"grade","ask":"{self._name}","seconds":{self._asked.request.seconds},{self._asked.item}}}')
+
+    def _new_name(self) -> str:
+        """Many are drawn at once: one by one they would take longer than the rest of a question."""
+        drawn = secrets.token_hex(_NAME_BYTES * _NAMES_AT_ONCE)
+        width = 2 * _NAME_BYTES
+        self._names = [drawn[start : start + width] for start in range(0, len(drawn), width)]
+        return self._names.pop()
+
+    def _patience(self) -> float:
+        return min(self._asked.request.seconds + HARD_GRACE_SECONDS, MAX_CALL_SECONDS)
+
+    def _take(self, reply: dict[str, Any]) -> bytes | None:
+        if self._before and reply.get("ask") == self._name_before:
+            raise _AnsweredTwice
+        verdict = replies.verdict(reply, ask=self._name)
+        self._asked.settle(verdict)
+        if type(verdict) is Failed and verdict.kind in _LAST_WORDS:
+            return None
+        self._losses_in_a_row = 0
+        if not self._waiting:
+            self._asked = None
+            return None
+        question = self._question()
+        self._worker.allow(self._patience())
+        return question
 
     async def _ready(self) -> Failed | None:
         """A worker that has loaded the source, or why there is none."""
         if self._load_error and self._loop.time() < self._load_error[0]:
             return self._load_error[1]
+        if self._worker is not None and self._worker.tainted:
+            self._losses_in_a_row += 1
+            await self.drop_worker()
         if self._worker is not None:
             self._worker.resume()
             return None
@@ -189,14 +214,9 @@ class Lane:
 
     async def _load(self, worker: Worker) -> Failed | None:
         answer: dict[str, Any] = {}
-
-        def take(reply: dict[str, Any]) -> bool:
-            answer.update(reply)
-            return True
-
         try:
             message = encode({"op": "load", "source": self._source, "seconds": LOAD_SECONDS})
-            await worker.exchange(message, take, seconds=LOAD_SECONDS + HARD_GRACE_SECONDS)
+            await worker.exchange(message, answer.update, seconds=LOAD_SECONDS + HARD_GRACE_SECONDS)
             return None if answer.get("loaded") is True and len(answer) == 1 else replies.failed(answer.get("error"))
         except Late:
             line = await worker.hanging_line()
@@ -213,43 +233,28 @@ class Lane:
         if extra > 0:
             await asyncio.sleep(min(_FIRST_PAUSE_SECONDS * 2 ** min(extra, 10), _LONGEST_PAUSE_SECONDS))
 
-    async def _answered(self, batch: list[_Entry], got: list[Verdict]) -> None:
-        for entry, verdict in zip(batch, got, strict=False):
-            entry.settle(verdict)
-        last = got[-1]
-        if type(last) is Failed and last.kind in _LAST_WORDS:
-            await self._after_loss(batch[len(got) - 1], batch[len(got) :])
-        else:
-            self._losses_in_a_row = 0
-
-    async def _lost(self, batch: list[_Entry], got: list[Verdict], failed: Failed) -> None:
-        """What was answered stands; the item at hand has failed; the rest goes on."""
-        for entry, verdict in zip(batch, got, strict=False):
-            entry.settle(verdict)
-        culprit, rest = batch[len(got)], batch[len(got) + 1 :]
-        if failed.kind == "unavailable" and culprit.platform_losses == 0:
-            culprit.platform_losses += 1
+    async def _lost(self, failed: Failed) -> None:
+        """The item at hand has failed, except where the loss was ours: then it has another try."""
+        if failed.kind == "unavailable" and not self._asked.platform_losses:
+            self._asked.platform_losses += 1
+            self._waiting.appendleft(self._asked)
             await self.drop_worker()
-            self._waiting.extendleft(reversed([culprit, *rest]))
             return
-        culprit.settle(failed)
-        await self._after_loss(culprit, rest)
+        self._asked.settle(failed)
+        await self._after_loss()
 
-    async def _forged(self, batch: list[_Entry], error: Forged) -> None:
-        culprit = batch[0]
-        if culprit.alone or len(batch) == 1:
-            culprit.settle(Failed(kind="protocol", message=f"wrote to the reply channel itself: {error}"))
-            await self._after_loss(culprit, [])
-            return
-        for entry in batch:
-            entry.alone = True
-        await self._after_loss(culprit, batch)
+    async def _revoke(self) -> None:
+        """The item before answered for itself and then honestly: its verdict is not believed, and the item at hand was never asked."""
+        self._waiting.appendleft(self._asked)
+        self._asked = self._before
+        self._asked.request.verdicts[self._asked.index] = Failed(kind="protocol", message=f"{_FORGED}: two replies to one question")
+        await self._after_loss()
 
-    async def _after_loss(self, culprit: _Entry, rest: list[_Entry]) -> None:
+    async def _after_loss(self) -> None:
+        culprit, self._asked = self._asked, None
         await self.drop_worker()
         self._losses_in_a_row += 1
         culprit.request.losses += 1
-        self._waiting.extendleft(reversed(rest))
         if culprit.request.losses >= culprit.request.max_losses:
             self._abort(culprit.request)
 
@@ -276,10 +281,12 @@ class Lane:
         self._collect_output()
         return Failed(kind="crash", message=ending(error.status), line=self._worker.last_line() if self._worker else None)
 
-    def _settle_rest(self, batch: list[_Entry], verdict: Verdict) -> None:
-        for entry in batch:
-            if entry.request.verdicts[entry.index] is None:
-                entry.settle(verdict)
+    def _settle_all(self, verdict: Verdict) -> None:
+        if self._asked:
+            self._waiting.appendleft(self._asked)
+            self._asked = None
+        while self._waiting:
+            self._waiting.popleft().settle(verdict)
 
 
 _UNAVAILABLE = Failed(kind="unavailable", message="the sandbox was ended from outside; try again")

@@ -137,7 +137,7 @@ class Nursery:
         worker = await self._template.spawn(self._walls)
         report: dict = {}
         try:
-            await worker.exchange(b"", lambda reply: report.update(reply) or True, seconds=_SPAWN_SECONDS)
+            await worker.exchange(b"", report.update, seconds=_SPAWN_SECONDS)
         except (Late, Lost, Forged) as error:
             await worker.kill()
             raise CannotSpawn(f"a worker did not come up: {type(error).__name__} {error}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from engine.rewards.sandbox.coding import CodeRunner
 from engine.rewards.sandbox.lanes import Lane
@@ -24,7 +23,7 @@ class Registry:
         self._code = CodeRunner(self._slots)
         self._sweeper = asyncio.create_task(self._sweep())
 
-    async def grade(self, key: str, source: str, items: Sequence[Any], *, seconds: float, max_losses: int) -> list[Verdict]:
+    async def grade(self, key: str, source: str, items: Sequence[str], *, seconds: float, max_losses: int) -> list[Verdict]:
         lane = self._lanes.get((key, source))
         if lane is None:
             lane = self._lanes[key, source] = Lane(source, self._slots)

@@ -1,4 +1,4 @@
-"""Reads a worker's replies without believing them: shapes, order, ranges and texts are checked; anything odd is ``Forged``."""
+"""Reads a worker's replies without believing them: shapes, ranges and texts are checked; anything odd is ``Forged``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MAX_COMPONENTS = 32
 _NOT_APPLICABLE = NotApplicable()
 
 
-def verdict(reply: dict[str, Any], *, batch: str, index: int) -> Verdict:
-    """The reply to item ``index`` of ``batch``."""
-    if reply.get("batch") != batch or type(reply.get("item")) is not int or reply["item"] != index:
+def verdict(reply: dict[str, Any], *, ask: str) -> Verdict:
+    """The reply to the question named ``ask``."""
+    if reply.get("ask") != ask:
         raise Forged("a reply to something that was not asked")
     if "error" in reply:
         return failed(reply["error"])

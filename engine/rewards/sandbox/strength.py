@@ -133,7 +133,7 @@ async def _probe(nursery: Nursery) -> list[str]:
     worker = await nursery.take()
     reply: dict[str, Any] = {}
     try:
-        await worker.exchange(encode({"op": "probe"}), lambda found: reply.update(found) or True, seconds=_PROBE_SECONDS)
+        await worker.exchange(encode({"op": "probe"}), reply.update, seconds=_PROBE_SECONDS)
     except (Late, Lost, Forged) as error:
         raise CannotSpawn(f"the probe of the walls did not come back: {type(error).__name__} {error}") from error
     finally:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import re
+import select
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +20,10 @@ from typing import Any
 from engine.rewards.sandbox.frames import HEAD, Forged, decode
 from engine.rewards.sandbox.verdicts import MAX_OUTPUT_BYTES
 
-MAX_REPLY_BYTES = 2**20
-_READ_BYTES = 256 * 1024
+MAX_REPLY_BYTES = 64 * 1024
+# Python allocates this much for each read: beyond malloc's threshold (128 kB) that is a mapping of its own, ten times as slow.
+_READ_BYTES = 32 * 1024
+_QUICK_SECONDS, _STAY_SECONDS = 0.0002, 0.001
 _LOG_BYTES_PER_TURN = 2**20
 _LOG_PAUSE_SECONDS = 0.01
 _TAIL_BYTES = 4096
@@ -28,7 +31,8 @@ _DUMP_SECONDS = 0.05
 _END_SECONDS = 1.0
 _OWN_LINE = re.compile(rb'File "<(?:reward|code|tests)>", line (\d{1,7}) in')
 
-Take = Callable[[dict[str, Any]], bool]
+# What to do with a reply: the next request, or None when the exchange is over.
+Take = Callable[[dict[str, Any]], bytes | None]
 
 
 class Late(Exception):
@@ -54,37 +58,46 @@ class Worker:
         self._unsent = memoryview(b"")
         self._take: Take | None = None
         self._done: asyncio.Future[None] | None = None
-        self._deadline = self._step_seconds = 0.0
+        self._deadline = self._step_seconds = self._sent_at = 0.0
         self._watchdog: asyncio.TimerHandle | None = None
-        self._closed_by_worker = self._stopped = self._dead = False
-        self.keep_output_bytes = MAX_OUTPUT_BYTES
+        self._closed_by_worker = self._stopped = self._dead = self._waits_to_write = False
+        self.max_reply_bytes, self.keep_output_bytes = MAX_REPLY_BYTES, MAX_OUTPUT_BYTES
         self._output, self._tail, self._dropped = bytearray(), b"", 0
         self._loop.add_reader(replies_fd, self._read_replies)
         self._loop.add_reader(log_fd, self._read_log)
 
     async def exchange(self, request: bytes, take: Take, *, seconds: float) -> None:
-        """Send a frame, and hand each reply to ``take`` until it answers True. ``seconds`` may pass before each of them.
+        """Send a frame, hand the reply to ``take``, send what that answers, and so on until it answers None.
 
-        Raises ``Late``, ``Lost`` or ``Forged`` (also when ``take`` does).
+        The worker has ``seconds`` for each reply. Raises ``Late``, ``Lost`` or ``Forged`` (also when ``take`` does).
         """
-        if self._buffer:
+        if self.tainted:
             raise Forged("words that nobody asked for")
         if self._closed_by_worker or self._dead:
             raise Lost(await self._status())
         self._done = self._loop.create_future()
-        self._take, self._step_seconds = take, seconds
-        self._deadline = self._loop.time() + seconds
+        self._take = take
+        self.allow(seconds)
         self._watchdog = self._loop.call_at(self._deadline, self._watch)
-        self._unsent = memoryview(request)
         try:
-            self._write()
+            self._send(request)
             await self._done
         except Lost:
             raise Lost(await self._status()) from None
         finally:
             self._watchdog.cancel()
-            self._loop.remove_writer(self._requests_fd)
+            self._stop_writing()
             self._take = self._done = None
+
+    def allow(self, seconds: float) -> None:
+        """How long it may take to the next reply, from now on. For ``take`` as well."""
+        self._step_seconds = seconds
+        self._deadline = self._loop.time() + seconds
+
+    @property
+    def tainted(self) -> bool:
+        """It spoke between two exchanges, as no honest worker does."""
+        return bool(self._buffer)
 
     def pause(self) -> None:
         """Stop the process while nobody waits for it: timers and handlers that a tenant left behind cannot burn a core."""
@@ -118,7 +131,7 @@ class Worker:
         self._signal(signal.SIGKILL)
         for fd in (self._replies_fd, self._log_fd):
             self._loop.remove_reader(fd)
-        self._loop.remove_writer(self._requests_fd)
+        self._stop_writing()
         try:
             await self._status()
         finally:
@@ -137,52 +150,77 @@ class Worker:
     # The loop calls these.
 
     def _read_replies(self) -> None:
+        """Read what is there. A worker that answers within microseconds is asked on at once, for a while: the loop costs more."""
+        until = self._loop.time() + _STAY_SECONDS
+        while self._read_reply() and self._loop.time() < until:
+            if not select.select((self._replies_fd,), (), (), _QUICK_SECONDS)[0]:
+                return
+
+    def _read_reply(self) -> bool:
+        """Whether it was a whole reply that came quickly, and the next request is out."""
         try:
             chunk = os.read(self._replies_fd, _READ_BYTES)
         except BlockingIOError:
-            return
+            return False
         if not chunk:
             self._closed_by_worker = True
             self._loop.remove_reader(self._replies_fd)
             self._finish(Lost())
-            return
+            return False
         self._buffer += chunk
         if self._take is None:
             # Kept for the next exchange, which refuses it; no more of it is read.
             self._loop.remove_reader(self._replies_fd)
-            return
+            return False
         try:
-            self._take_frames()
+            return self._take_frame()
         except Forged as error:
             self._finish(error)
+            return False
 
-    def _take_frames(self) -> None:
-        start = 0
-        while len(self._buffer) - start >= HEAD.size:
-            (size,) = HEAD.unpack_from(self._buffer, start)
-            if size > MAX_REPLY_BYTES:
-                raise Forged(f"a frame of {size} bytes")
-            end = start + HEAD.size + size
-            if len(self._buffer) < end:
-                break
-            reply = decode(self._buffer[start + HEAD.size : end])
-            start = end
-            self._deadline = self._loop.time() + self._step_seconds
-            if self._take(reply):
-                self._finish(None)
-                break
-        del self._buffer[:start]
+    def _take_frame(self) -> bool:
+        if len(self._buffer) < HEAD.size:
+            return False
+        (size,) = HEAD.unpack_from(self._buffer)
+        if size > self.max_reply_bytes:
+            raise Forged(f"a frame of {size} bytes")
+        if len(self._buffer) < HEAD.size + size:
+            return False
+        if len(self._buffer) > HEAD.size + size:
+            raise Forged("more words than were asked for")
+        reply = decode(self._buffer[HEAD.size :])
+        self._buffer.clear()
+        now = self._loop.time()
+        quick = now - self._sent_at < _QUICK_SECONDS
+        self._deadline = now + self._step_seconds
+        following = self._take(reply)
+        if following is None:
+            self._finish(None)
+            return False
+        self._send(following)
+        return quick and not self._unsent
+
+    def _send(self, request: bytes) -> None:
+        self._unsent = memoryview(request)
+        self._sent_at = self._loop.time()
+        self._write()
 
     def _write(self) -> None:
         try:
             while self._unsent:
                 self._unsent = self._unsent[os.write(self._requests_fd, self._unsent) :]
         except BlockingIOError:
+            self._waits_to_write = True
             self._loop.add_writer(self._requests_fd, self._write)
             return
         except BrokenPipeError:
             self._finish(Lost())
-        self._loop.remove_writer(self._requests_fd)
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._waits_to_write:
+            self._waits_to_write = False
+            self._loop.remove_writer(self._requests_fd)
 
     def _watch(self) -> None:
         if self._loop.time() < self._deadline:

@@ -60,7 +60,7 @@ def _serve() -> None:
     grader, coder = Grader(keeper), Coder(keeper)
     operations = {
         "load": grader.load,
-        "batch": grader.batch,
+        "grade": grader.grade,
         "program": coder.program,
         "define": coder.define,
         "call": coder.call,

@@ -1,4 +1,4 @@
-"""A tenant's reward at work: load its source once, then grade batches, one reply per item so that a killed batch loses one item only."""
+"""A tenant's reward at work: load its source once, then grade one item after the other."""
 
 from __future__ import annotations
 
@@ -32,19 +32,16 @@ class Grader:
             self._grade = grade
             wire.send({"loaded": True})
 
-    def batch(self, request: dict) -> None:
-        """Answers each item with {"batch", "item", "reward"[, "components"]} or {"batch", "item", "error"}, in order."""
-        name, seconds, grade, run = request["batch"], request["seconds"], self._grade, self._guard.run
-        number, send_bytes = self._number, wire.send_bytes
-        head = f'{{"batch":"{name}","item":'
-        for index, item in enumerate(request["items"]):
-            value, error = run(seconds, _answer, grade, item["sample"], item["item"], number)
-            if error is None:
-                send_bytes(f"{head}{index},{value}}}".encode())
-                continue
-            wire.send({"batch": name, "item": index, "error": error})
-            if error["kind"] in _LAST_WORDS:
-                guard.leave(0)
+    def grade(self, request: dict) -> None:
+        """Answers {"ask", "reward"[, "components"]} or {"ask", "error"}; ``ask`` is the request's own."""
+        ask, seconds = request["ask"], request["seconds"]
+        value, error = self._guard.run(seconds, _answer, self._grade, request["sample"], request["item"], self._number)
+        if error is None:
+            wire.send_bytes(f'{{"ask":"{ask}",{value}}}'.encode())
+            return
+        wire.send({"ask": ask, "error": error})
+        if error["kind"] in _LAST_WORDS:
+            guard.leave(0)
 
 
 def _load(source: str) -> Callable[[dict, dict], Any]:

@@ -1,6 +1,7 @@
 """Frames as the inside speaks them: four bytes of little-endian length, then JSON. The host checks what it reads; this side does not.
 
-Requests come on descriptor 3, replies go to 4. When the requests end, so does the process.
+Requests come on descriptor 3, replies go to 4. When the requests end, so does the process. The host never sends a second request before
+it has the reply to the first.
 """
 
 from __future__ import annotations
@@ -10,14 +11,26 @@ import os
 import struct
 
 REQUESTS, REPLIES = 3, 4
+# Small enough that the buffer of each read is no mapping of its own.
+_READ_BYTES = 32 * 1024
 _LOST_THE_HOST = 72
 
 _HEAD = struct.Struct("<I")
 
 
 def receive() -> dict:
-    (size,) = _HEAD.unpack(_exactly(_HEAD.size))
-    return json.loads(_exactly(size))
+    message = _some()
+    while len(message) < _HEAD.size:
+        message += _some()
+    (size,) = _HEAD.unpack_from(message)
+    if len(message) < _HEAD.size + size:
+        parts = [message]
+        missing = _HEAD.size + size - len(message)
+        while missing > 0:
+            parts.append(_some())
+            missing -= len(parts[-1])
+        message = b"".join(parts)
+    return json.loads(message[_HEAD.size :])
 
 
 def send(message: dict) -> None:
@@ -33,15 +46,11 @@ def send_bytes(body: bytes) -> None:
         os._exit(_LOST_THE_HOST)
 
 
-def _exactly(size: int) -> bytes:
-    parts = []
-    while size:
-        try:
-            part = os.read(REQUESTS, min(size, 1 << 20))
-        except OSError:
-            os._exit(_LOST_THE_HOST)
-        if not part:
-            os._exit(0)
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _some() -> bytes:
+    try:
+        part = os.read(REQUESTS, _READ_BYTES)
+    except OSError:
+        os._exit(_LOST_THE_HOST)
+    if not part:
+        os._exit(0)
+    return part
