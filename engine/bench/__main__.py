@@ -2,6 +2,7 @@
 
     python -m engine.bench --workload agentic --jobs 10 --regimes all --json F     the same work under each scheduling regime
     python -m engine.bench --workload peer-plain --jobs 8 --json F                 a load that other systems were measured with
+    python -m engine.bench profile --json F                                        this machine's speeds, for the simulator
     python -m engine.bench kv --jobs 12 --json F                                   adaptive admission with too little KV cache
 
 Uses the engine at MARLAAS_ENGINE_URL if one is up, else starts one; its start is not part of any figure.
@@ -14,14 +15,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.bench import kv, peers, regimes_main
+from engine.bench import kv, peers, profiling, regimes_main
 from engine.bench.loads import WORKLOADS
 from engine.bench.measure import ALL
+from engine.bench.parts import PartFailed
 from engine.core.policy import REGIMES
 from engine.runtime.readiness import StartFailed
 from engine.settings import SettingsError
+from engine.sim.profile import ProfileError
 
-COMMANDS = {"kv": kv.main}
+COMMANDS = {"profile": profiling.main, "kv": kv.main}
 # With this, ten agentic jobs under three regimes take less than six minutes: a regime of one job at a time is cut.
 CUT_SECONDS = 80.0
 
@@ -34,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return COMMANDS[given[0]](given[1:])
         options = parsed(given)
         return regimes_main.main(options) if options.regimes else peers.main(options)
-    except (SettingsError, StartFailed) as error:
+    except (SettingsError, StartFailed, PartFailed, ProfileError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -58,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     help_cut = "cancel what a run has not done by then and say so (0: never); default: %(default)s"
     cli.add_argument("--cut", type=float, default=CUT_SECONDS, metavar="SECONDS", help=help_cut)
     cli.add_argument("--no-bound", action="store_true", help="do not replay the work for bound_s")
+    cli.add_argument("--profile", type=Path, help="a machine profile (see profile), for predictions beside the measurements")
     cli.add_argument("--json", type=Path, help="write the figures there")
     cli.add_argument("--report", type=Path, help="the folder of the readable report; default: bench/ in the state folder")
     return cli

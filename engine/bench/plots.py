@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from engine.bench.intervals import Interval
 from engine.bench.run import Run, spans
+from engine.follow import JobView
+from engine.sim import svg
 
 WIDTH, LEFT, ROW = 860, 190, 22
-COLOURS = {"wait_rollout": "#d9d9d9", "rollout": "#4c78a8", "wait_train": "#b9b9b9", "train": "#e45756", "commit": "#54a24b"}
-NAMES = {
-    "wait_rollout": "waits for a rollout",
-    "rollout": "rollout, tools, rewards",
-    "wait_train": "waits for the trainer",
+# The engine's phases as the simulator's pictures name them.
+PHASES = {
+    "wait_rollout": "waiting",
+    "rollout": "rollout",
+    "wait_train": "waiting for the trainer",
     "train": "training",
-    "commit": "commit",
+    "commit": "training",
 }
 
 
@@ -36,34 +39,28 @@ def bars(title: str, values: Mapping[str, float], *, unit: str, ranges: Mapping[
     return _picture(title, parts, height=40 + len(values) * (ROW + 6))
 
 
-def timeline(run: Run, *, first_seconds: float | None = None) -> str:
-    """One row a job, coloured by phase, and one for the sampler's own work; the first ``first_seconds`` of the run or all of it."""
-    length = min(first_seconds or float("inf"), (run.cut_at or run.last_commit) - run.began) or 1e-9
-    per_second = (WIDTH - LEFT - 20) / length
-    rows = {f"{number + 1}: {view.task}": [(phase, spans(view, phase)) for phase in COLOURS] for number, view in enumerate(run.jobs)}
+def timelines(runs: Mapping[str, Run], *, seconds: float) -> str:
+    """The first ``seconds`` of a run of each regime: a lane per job, and one of the sampler's own work."""
+    end = min(seconds, max((run.cut_at or run.last_commit) - run.began for run in runs.values()))
+    groups = {regime: _lanes(run, end) for regime, run in runs.items()}
+    says = f"For each regime the first {end:.1f} s, a lane per job: waiting, in rollout, waiting for the trainer, training."
+    return svg.timeline("When each job was in which phase", says, groups, end=end)
+
+
+def _lanes(run: Run, end: float) -> dict[str, list[svg.Span]]:
+    lanes = {f"{number}: {view.task}": _spans(run, view, end) for number, view in enumerate(run.jobs, 1)}
     if run.sampling is not None:
-        rows["sampler has requests"] = [("rollout", run.sampling)]
-    parts = []
-    for row, (name, phases) in enumerate(rows.items()):
-        y = 34 + row * ROW
-        parts.append(_text(LEFT - 8, y + 13, name, anchor="end"))
-        for phase, intervals in phases:
-            for start, end in intervals:
-                begin, stop = max(0.0, start - run.began), min(length, end - run.began)
-                if stop > begin:
-                    tip = f"{NAMES[phase]}: {end - start:.3f} s"
-                    parts.append(_box(LEFT + begin * per_second, y, (stop - begin) * per_second, ROW - 5, COLOURS[phase], tip))
-    bottom = 40 + len(rows) * ROW
-    parts += [_text(LEFT, bottom + 10, "0 s"), _text(WIDTH - 20, bottom + 10, f"{length:.1f} s", anchor="end"), *_legend(bottom + 30)]
-    return _picture(f"{run.regime}: when each job was in which phase", parts, height=bottom + 50)
+        lanes["sampler's requests"] = [_span("rollout", run, interval, end) for interval in run.sampling if interval[0] - run.began < end]
+    return lanes
 
 
-def _legend(y: float) -> list[str]:
-    parts, x = [], 8.0
-    for phase, colour in COLOURS.items():
-        parts += [_box(x, y - 10, 12, 12, colour, NAMES[phase]), _text(x + 18, y, NAMES[phase])]
-        x += 40 + 7.0 * len(NAMES[phase])
-    return parts
+def _spans(run: Run, view: JobView, end: float) -> list[svg.Span]:
+    named = [(PHASES[phase], interval) for phase in PHASES for interval in spans(view, phase)]
+    return [_span(phase, run, interval, end) for phase, interval in named if interval[0] - run.began < end]
+
+
+def _span(phase: str, run: Run, interval: Interval, end: float) -> svg.Span:
+    return svg.Span(phase=phase, start=max(0.0, interval[0] - run.began), end=min(end, interval[1] - run.began))
 
 
 def _box(x: float, y: float, width: float, height: float, colour: str, tip: str) -> str:

@@ -16,6 +16,10 @@ from engine.bench.regimes import over_rounds, regime_figures
 from engine.bench.report import write_report
 from engine.blobs import BlobStore
 from engine.settings import PREFIX, EngineSettings
+from engine.sim import profile as machine_profile
+from engine.sim.bench_jobs import planned, with_sampled
+from engine.sim.predict import compare, predict
+from engine.sim.profile import MachineProfile
 
 # A key that no regime can have.
 META = "_meta"
@@ -25,6 +29,7 @@ KV_GIB = 1.0
 
 def main(options: argparse.Namespace) -> int:
     """0 when no job failed."""
+    profile = machine_profile.read(options.profile) if options.profile else None
     settings = _settings(WORKLOADS[options.workload][0].model, options.jobs)
     jobs = bench_jobs(options.workload, options.jobs, BlobStore(settings.blobs_dir))
     screen = Screen()
@@ -43,8 +48,9 @@ def main(options: argparse.Namespace) -> int:
     about = meta(found, workload=options.workload, jobs=jobs, settings=settings, seed=options.seed)
     figures = _figures(found)
     folder = options.report or settings.state / "bench" / f"{options.workload}-{options.jobs}"
-    screen.stage(f"report: {write_report(folder, figures, about, found)}")
-    put_json({**figures, META: about}, options.json)
+    predicted = _predicted(profile, options, figures) if profile else {}
+    screen.stage(f"report: {write_report(folder, figures, about, found, predicted)}")
+    put_json({**figures, META: {**about, "predicted": predicted}}, options.json)
     return 0 if found.succeeded else 1
 
 
@@ -54,6 +60,12 @@ def _settings(model: str, jobs: int) -> EngineSettings:
     settings = engine_settings.load(model=model, job_slots=max(jobs, 8), **room)
     settings.make_dirs()
     return settings
+
+
+def _predicted(profile: MachineProfile, options: argparse.Namespace, figures: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The simulator's figures of the same jobs on the machine of ``profile``, by regime."""
+    jobs = with_sampled(planned(options.workload, options.jobs), figures)
+    return compare(predict(profile, jobs, regimes=options.regimes), figures)
 
 
 def _figures(found: Measured) -> dict[str, dict[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from engine.bench.handovers import handovers
 from engine.bench.measure import Measured
-from engine.bench.plots import bars, timeline
+from engine.bench.plots import bars, timelines
 from engine.durable import make_directory, replace_file
 
-SHOWN_SECONDS = 20.0
+SHOWN_SECONDS = 15.0
 SHARES = ("rollout_busy", "train_busy", "idle_ready")
 BASELINE = "single-disaggregated"
 
@@ -22,9 +22,9 @@ def write_report(
     figures: Mapping[str, dict[str, Any]],
     about: dict[str, Any],
     found: Measured,
-    predicted: Mapping[str, float] = MappingProxyType({}),
+    predicted: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> Path:
-    """Write ``report.md`` and its pictures into ``folder``; returns the report's path. ``predicted``: wall seconds by regime."""
+    """Write ``report.md`` and its pictures into ``folder``; returns the report's path. ``predicted``: of ``engine.sim.predict.compare``."""
     make_directory(folder)
     pictures = {"throughput.svg": _throughput(figures), **_timelines(found)}
     for name, picture in pictures.items():
@@ -38,7 +38,7 @@ def report(
     figures: Mapping[str, dict[str, Any]],
     about: dict[str, Any],
     found: Measured,
-    predicted: Mapping[str, float],
+    predicted: Mapping[str, dict[str, Any]],
     pictures: Sequence[str] = (),
 ) -> str:
     parts = [
@@ -47,7 +47,7 @@ def report(
         *([f"![Steps per hour]({pictures[0]})"] if pictures else []),
         _ratios(figures),
         _bound(about.get("bound"), figures),
-        _predicted(figures, predicted),
+        _predicted(predicted),
         _handovers(found),
         *[f"![{name.removesuffix('.svg')}]({name})" for name in pictures[1:]],
         _notes(figures, about),
@@ -136,11 +136,11 @@ def _bound(bound: dict[str, Any] | None, figures: Mapping[str, dict[str, Any]]) 
     return "\n\n".join(["## The bound", says, table(["work", "seconds"], rows)])
 
 
-def _predicted(figures: Mapping[str, dict[str, Any]], predicted: Mapping[str, float]) -> str:
+def _predicted(predicted: Mapping[str, dict[str, Any]]) -> str:
     rows = [
-        [regime, f"{predicted[regime]:.1f} s", f"{one['wall_s']:.1f} s", f"{predicted[regime] / one['wall_s'] - 1:+.0%}"]
-        for regime, one in figures.items()
-        if regime in predicted and one.get("wall_s")
+        [regime, f"{one['wall_s']:.1f} s", f"{one['measured_wall_s']:.1f} s", f"{one['error']:+.0%}"]
+        for regime, one in predicted.items()
+        if "error" in one
     ]
     return "\n\n".join(["## Predicted by the simulator", table(["regime", "predicted wall", "measured", "off by"], rows)]) if rows else ""
 
@@ -181,8 +181,6 @@ def _throughput(figures: Mapping[str, dict[str, Any]]) -> str:
 
 
 def _timelines(found: Measured) -> dict[str, str]:
-    return {
-        f"timeline-{name}.svg": timeline(runs[-1], first_seconds=SHOWN_SECONDS)
-        for name, runs in found.runs.items()
-        if runs and runs[-1].steps
-    }
+    """Of each regime's last round."""
+    runs = {name: runs[-1] for name, runs in found.runs.items() if runs and runs[-1].steps}
+    return {"timeline.svg": timelines(runs, seconds=SHOWN_SECONDS)} if runs else {}
