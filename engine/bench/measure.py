@@ -30,8 +30,9 @@ from engine.runtime import run_file
 from engine.runtime.readiness import StartFailed
 from engine.settings import EngineSettings
 
-# ``no-async`` is ``multi-lora-sync`` under another name, so "all" runs it once.
-ALL = tuple(name for name in REGIMES if name != "no-async")
+# ``no-async`` is ``multi-lora-sync`` under another name, so "all" runs it once and gives it twice.
+TWIN, TWIN_OF = "no-async", "multi-lora-sync"
+ALL = tuple(name for name in REGIMES if name != TWIN)
 WARM_UP_STEPS = 2
 TRAININGS_PER_JOB = 3
 
@@ -77,7 +78,7 @@ async def measure(
                 await engine.forget(run)
         found.memory = memory_bytes(run_file.processes(settings))
     if with_bound:
-        _add_bound(found, settings, work, seed, screen)
+        _add_bound(found, settings, work, screen)
     return found
 
 
@@ -112,12 +113,12 @@ async def _play(engine: Session, jobs: list[BenchJob], regime: str, title: str, 
     return run
 
 
-def _add_bound(found: Measured, settings: EngineSettings, work: list[JobAsked], seed: int, screen: Screen) -> None:
+def _add_bound(found: Measured, settings: EngineSettings, work: list[JobAsked], screen: Screen) -> None:
     if not work:
         found.notes.append("No regime ran to its end, so the bound was not measured.")
         return
     try:
-        found.bound = measure_bound(settings, work, seed=seed, on_stage=screen.stage)
+        found.bound = measure_bound(settings, work, on_stage=screen.stage)
     except PartFailed as error:
         found.notes.append(f"The bound could not be measured: {error}")
 

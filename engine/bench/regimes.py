@@ -8,9 +8,11 @@ from typing import Any
 
 from engine.bench.bound import Bound
 from engine.bench.intervals import minus, seconds, within
-from engine.bench.run import Run
+from engine.bench.run import Run, spans
+from engine.follow import JobView
 
 HOUR_SECONDS = 3600.0
+WORKING = ("rollout", "train", "commit")
 # Of several rounds their median stands in the report, and beside these also the least and the largest.
 WITH_SPREAD = ("steps_per_hour", "wall_s", "idle_ready", "bound_ratio")
 
@@ -19,21 +21,22 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
     """Seconds, and shares in 0..1.
 
     ``steps_per_hour``: steps of all jobs from the first submission until the first job ends; in one-at-a-time regimes over the whole run.
-    ``wall_s``: first submission to last commit; of a run that was cut it is drawn out to all steps at the run's own pace, and
-    ``measured_share`` says how much of it was run. ``rollout_busy``, ``train_busy``: of the throughput's window, with requests in the
-    sampler and with a training under way. ``idle_ready``: of the whole run, with a device idle though a job waited to use it, for whatever
-    reason: in the other regimes that is what the regime costs, in ``marlaas`` what the engine itself does.
+    ``wall_s``: first submission to last commit; of a run that was cut it is drawn out to all steps at the run's own pace
+    (``measured_share``: how much of the work was done, see ``work_done``). ``rollout_busy``, ``train_busy``: of the throughput's window,
+    with requests in the sampler and with a training under way. ``idle_ready``: of the whole run, with a device idle though a job waited to
+    use it, for whatever reason: in the other regimes that is what the regime costs, in ``marlaas`` what the engine itself does.
     """
     if not run.steps:
         return {"steps": 0, "measured_share": 0.0}
-    share = run.steps / run.steps_wanted
+    share = work_done(run)
     wall = _measured_seconds(run) / share
     close = _measured_until(run) if run.one_at_a_time else run.first_end
     window = close - run.began
+    per_hour = _per_hour(run.steps_wanted, wall) if run.one_at_a_time else _per_hour(_commits_until(run, close), window)
     busy = run.spans("rollout") if run.sampling is None else run.sampling
     idle = idle_although_ready(run)
     return {
-        "steps_per_hour": _per_hour(_commits_until(run, close), window),
+        "steps_per_hour": per_hour,
         "wall_s": round(wall, 3),
         "ttfs_s": _ttfs(run),
         "tpts_s": _mean(view.ending.get("tpts_seconds") for view in run.jobs),
@@ -50,6 +53,23 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
         "steps_without_signal": sum(data.get("skipped") is not None for view in run.jobs for data in view.committed),
         "tokens_sampled": sum(data.get("tokens", {}).get("sampled", 0) for view in run.jobs for data in view.committed),
     }
+
+
+def work_done(run: Run) -> float:
+    """The share of the run's work that it has done, 1.0 unless it was cut or a job failed: steps weighted by what a step of their kind of
+    job takes without its waits. A kind of which no step was made counts as the dearest.
+    """
+    costs = {kind: _step_seconds([view for view in run.jobs if view.task == kind]) for kind in {view.task for view in run.jobs}}
+    dearest = max(cost for cost in costs.values() if cost is not None)
+    weights = {kind: dearest if cost is None else cost for kind, cost in costs.items()}
+    done = sum(weights[view.task] * len(view.committed) for view in run.jobs)
+    return done / sum(weights[view.task] * view.steps for view in run.jobs)
+
+
+def _step_seconds(views: list[JobView]) -> float | None:
+    phases = [sum(end - start for start, end in spans(view, *WORKING)) for view in views]
+    steps = sum(len(view.committed) for view in views)
+    return sum(phases) / steps if steps else None
 
 
 def idle_although_ready(run: Run) -> dict[str, float]:

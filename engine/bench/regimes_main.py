@@ -9,7 +9,7 @@ from typing import Any
 
 from engine import settings as engine_settings
 from engine.bench.loads import WORKLOADS, bench_jobs
-from engine.bench.measure import Measured, measure, meta
+from engine.bench.measure import ALL, TWIN, TWIN_OF, Measured, measure, meta
 from engine.bench.output import put_json
 from engine.bench.progress import Screen
 from engine.bench.regimes import over_rounds, regime_figures
@@ -50,7 +50,8 @@ def main(options: argparse.Namespace) -> int:
     folder = options.report or settings.state / "bench" / f"{options.workload}-{options.jobs}"
     predicted = _predicted(profile, options, figures) if profile else {}
     screen.stage(f"report: {write_report(folder, figures, about, found, predicted)}")
-    put_json({**figures, META: {**about, "predicted": predicted}}, options.json)
+    twin = {TWIN: {**figures[TWIN_OF], "same_run_as": TWIN_OF}} if options.regimes == ALL else {}
+    put_json({**figures, **twin, META: {**about, "predicted": predicted}}, options.json)
     return 0 if found.succeeded else 1
 
 

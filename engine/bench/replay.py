@@ -16,7 +16,7 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.bench.bound import Bound, path_seconds, train_seconds
@@ -37,7 +37,6 @@ class SamplerOrder:
     jobs: list[JobAsked]
     longest: int
     path_steps: list[int]
-    seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +47,11 @@ class SamplerTimes:
     path: dict[int, float]
 
 
-def measure_bound(settings: EngineSettings, jobs: Sequence[JobAsked], *, seed: int, on_stage: Say) -> Bound:
+def measure_bound(settings: EngineSettings, jobs: Sequence[JobAsked], *, on_stage: Say) -> Bound:
     """Takes about as long as the bound itself, and starts a sampler and a trainer. Raises ``parts.PartFailed``."""
     longest = max(range(len(jobs)), key=lambda index: (sum(jobs[index].tools), jobs[index].requests))
-    order = SamplerOrder(jobs=list(jobs), longest=longest, path_steps=spread(len(jobs[longest].steps), PATH_STEPS), seed=seed)
+    alone = [replace(job, trainings=[]) for job in jobs]
+    order = SamplerOrder(jobs=alone, longest=longest, path_steps=spread(len(jobs[longest].steps), PATH_STEPS))
     named = {"seconds": SILENCE_SECONDS, "on_stage": on_stage}
     sampled = in_child(replay_sampling, settings, order, cores=settings.rollout_core_ids, **named)
     trained = in_child(replay_training, settings, [job.trainings for job in jobs], cores=settings.train_core_ids, **named)

@@ -69,6 +69,22 @@ def test_a_run_that_was_cut_is_drawn_out_at_its_own_pace():
     assert (figures["measured_share"], figures["wall_s"], figures["steps_per_hour"]) == (0.25, 20.0, 720.0)
 
 
+def test_a_cut_run_of_different_jobs_is_drawn_out_by_what_their_steps_take():
+    # One of two steps that take 1 s, one of two that take 3 s, and the cut came at 5 s: half of the work, so 10 s in all.
+    quick = job("a", step(1, 0, 0, 0.5, 0, 0.5, 0), wanted=2, kind="reasoning")
+    slow = job("b", step(1, 1, 0, 2.0, 0, 1.0, 0), wanted=2, kind="agentic")
+
+    figures = regime_figures(run(quick, slow, cut_at=5.0, one_at_a_time=True))
+
+    assert (figures["measured_share"], figures["wall_s"], figures["steps_per_hour"]) == (0.5, 10.0, 4 / 10 * 3600)
+
+
+def test_a_kind_of_job_that_never_came_to_a_step_counts_as_the_dearest():
+    done = job("a", step(1, 0, 0, 3.0, 0, 1.0, 0), wanted=1)
+
+    assert regime_figures(run(done, job("b", wanted=3, kind="slow-agentic"), cut_at=4.0))["wall_s"] == 16.0
+
+
 def test_a_run_without_a_step_has_no_figures():
     assert regime_figures(run(job("a", wanted=2), cut_at=1.0)) == {"steps": 0, "measured_share": 0.0}
 
