@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from engine.blobs import BlobCorrupt, BlobMissing
 from engine.data import Datasets
+from engine.environment_spec import Tools, UploadedCorpus
 from engine.errors import Invalid, Problems
 from engine.spec import JobSpec, ModelInfo, SpecError, Submission, check_against, kv_bytes, parse_job, parse_submission
 
@@ -54,7 +55,19 @@ class Door:
             return error.problems
         data = spec.dataset
         splits = [("train", data.train, data.train_rows), ("eval", data.eval, data.eval_rows)]
-        return [problem for name, ref, rows in splits if ref is not None for problem in self._split_problems(name, ref, rows)]
+        found = [problem for name, ref, rows in splits if ref is not None for problem in self._split_problems(name, ref, rows)]
+        return found + self._corpus_problems(spec)
+
+    def _corpus_problems(self, spec: JobSpec) -> Problems:
+        """An uploaded search corpus must be there; its lines are read when its index is made."""
+        source = spec.environment.search.source if isinstance(spec.environment, Tools) else None
+        if not isinstance(source, UploadedCorpus):
+            return []
+        try:
+            self._datasets.file(source.blob)
+        except (BlobMissing, BlobCorrupt) as error:
+            return [("environment.search.source.blob", str(error))]
+        return []
 
     def _split_problems(self, name: str, ref: Any, rows: int) -> Problems:
         try:

@@ -80,7 +80,10 @@ class RolloutSummary(_Data):
     sampled_tokens: int
     cached_tokens: int
     env_tokens: int = 0  # what environments added between turns; prefill, like prompts
-    turns: int = 0  # sampled turns of all completions; 0: written before there were several
+    turns_mean: float = 1.0
+    tool_calls: int = 0
+    tool_failures: dict[str, int] = {}  # by kind: engine.rollout.tools.KINDS
+    tool_seconds: float = 0.0  # of all calls together; they overlap
     rollout_seconds: float
     env_seconds: float
     reward_seconds: float

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from engine.data import BadRow, Datasets
+from engine.environment_spec import Environment, instructions, told
 from engine.errors import NotReady, Problems
 from engine.ports import PortError, RolloutPort
 from engine.spec import BlobRef, JobSpec
@@ -33,7 +34,7 @@ class Prompts:
         self._rollout = rollout
         self._seconds = seconds
         self._keep = keep
-        self._measured: OrderedDict[str, Longest] = OrderedDict()
+        self._measured: OrderedDict[tuple[str, str], Longest] = OrderedDict()
 
     async def problems(self, spec: JobSpec) -> Problems:
         """What the prompts have against ``spec``. Raises ``NotReady`` while nobody can count; files must be there (see ``Door.check``)."""
@@ -43,7 +44,7 @@ class Prompts:
     async def _split(self, spec: JobSpec, name: str, field: str, ref: BlobRef) -> Problems:
         limit = spec.rollout.max_prompt_tokens
         try:
-            longest = await self.longest(ref)
+            longest = await self.longest(ref, spec.environment)
         except BadRow as error:
             return [(f"dataset.{field}", str(error))]
         except (PortError, TimeoutError) as error:
@@ -58,21 +59,24 @@ class Prompts:
             )
         ]
 
-    async def longest(self, ref: BlobRef) -> Longest:
-        """Raises ``BadRow``, and ``PortError`` or ``TimeoutError`` when the sampler does not answer."""
-        found = self._measured.pop(ref.sha256, None) or await self._measure(ref)
-        self._measured[ref.sha256] = found
+    async def longest(self, ref: BlobRef, environment: Environment) -> Longest:
+        """With what the environment tells the model. Raises ``BadRow``, and ``PortError`` or ``TimeoutError`` when the sampler does not
+        answer.
+        """
+        key = (ref.sha256, instructions(environment))
+        found = self._measured.pop(key, None) or await self._measure(ref, environment)
+        self._measured[key] = found
         while len(self._measured) > self._keep:
             self._measured.popitem(last=False)
         return found
 
-    async def _measure(self, ref: BlobRef) -> Longest:
+    async def _measure(self, ref: BlobRef, environment: Environment) -> Longest:
         file = await asyncio.to_thread(self._datasets.file, ref)
         longest = Longest(row=0, tokens=0)
         for start in range(0, len(file), ROWS_PER_CALL):
             rows = await asyncio.to_thread(file.rows, list(range(start, min(start + ROWS_PER_CALL, len(file)))))
             async with asyncio.timeout(self._seconds):
-                counts = await self._rollout.prompt_tokens([row.messages for row in rows])
+                counts = await self._rollout.prompt_tokens([told(row.messages, environment) for row in rows])
             here = max((Longest(row=row.row, tokens=tokens) for row, tokens in zip(rows, counts, strict=True)), key=lambda one: one.tokens)
             longest = max(longest, here, key=lambda one: one.tokens)
         return longest

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
+
 from engine.clock import Timeline
 from engine.core.scheduler import Scheduler
 from engine.core.view import JobView
@@ -156,4 +158,5 @@ def _trajectory(t: Trajectory, prompt: str) -> dict[str, Any]:
         "completion_ids": t.completion_ids,
         "logprobs": t.logprobs,
         "invalid": t.invalid,
+        "turns": [msgspec.to_builtins(turn) for turn in t.turns],
     }

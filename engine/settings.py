@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engine import device
 from engine.core.policy import REGIMES
@@ -50,6 +51,7 @@ class EngineSettings(BaseSettings):
     train_activation_gib: Annotated[float, Field(gt=0, le=4096)] = 2.0
     dense_lora: bool = True
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
+    search_endpoints: Annotated[dict[str, str], NoDecode] = {}
     start_deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     call_deadline_seconds: Annotated[float, Field(gt=0)] = 60.0
 
@@ -67,6 +69,17 @@ class EngineSettings(BaseSettings):
             ours = ",".join(map(str, sorted(device.available_cores())))
             raise ValueError(f"core {min(missing)} is not available to this process; choose among {ours}")
         return value
+
+    @field_validator("search_endpoints", mode="before")
+    @classmethod
+    def _named_urls(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        named = [part.partition("=") for part in value.split()]
+        for name, _, url in named:
+            if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name) or urlsplit(url).scheme not in ("http", "https"):
+                raise ValueError("write it as wiki=https://en.wikipedia.org/w/api.php, several with spaces between them")
+        return {name: url for name, _, url in named}
 
     @field_validator("regime")
     @classmethod

@@ -10,13 +10,26 @@ from typing import Any
 import msgspec
 
 
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model called, and what came of it. ``error``: one of ``rollout.tools.KINDS``, and ``answer`` then says what went wrong."""
+
+    tool: str
+    argument: str
+    answer: str
+    seconds: float
+    error: str | None = None
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """``sampled`` tokens of the policy's, then ``added`` tokens of the environment's. ``text`` and ``observation`` are the same as text."""
+    """``sampled`` tokens of the policy's, then ``added`` tokens of the environment's. ``text`` is what was sampled, ``observation`` what
+    the environment said (``added`` may be less of it, and has the chat template's own tokens).
+    """
 
     sampled: int
     added: int
     text: str
     observation: str = ""
+    call: ToolCall | None = None
 
 
 class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +37,8 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
 
     ``turns`` says which of ``completion_ids`` were sampled and which the environment added; empty: all of them were sampled, in one turn.
     ``logprobs``: one natural-log probability per *sampled* token, of the distribution it was sampled from (temperature applied).
-    ``text``: of the last turn, which is what was graded. ``finish_reason``: of the last turn. ``seed``: of the first.
+    ``text``: of the last turn, which is what was graded. ``seed``: of the first.
+    ``finish_reason``: "stop" (the model ended it), "length" (out of tokens), "calls" (it wanted another tool call when none was left).
     ``reward`` is None when grading failed (``invalid`` says why) — never 0 for "could not grade".
     """
 
@@ -39,7 +53,7 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     completion_ids: list[int]
     logprobs: list[float]
     text: str
-    finish_reason: str  # "stop" | "length"
+    finish_reason: str
     reward: float | None
     components: dict[str, float | None] = {}
     invalid: str | None = None
@@ -53,6 +67,10 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     def added_tokens(self) -> int:
         """Tokens of the environment: read by the model, never sampled, never trained on."""
         return sum(turn.added for turn in self.turns)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        return [turn.call for turn in self.turns if turn.call is not None]
 
     def sampled_mask(self) -> list[bool]:
         """One truth per completion token: whether the policy sampled it."""

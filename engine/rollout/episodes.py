@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from engine.environment_spec import Environment
+import msgspec
+
+from engine.environment_spec import Environment, told
 from engine.ports import AdapterRef, PortError, Row
-from engine.rollout.envs import Sleep, make_env
+from engine.rollout.envs import Env, Reply, Said, Sleep, make_env
 from engine.rollout.sampling import Grading, Sampled, SampleParams, Sampler, Tokens, completion_seed
+from engine.rollout.tools import Tool
 from engine.spec import Grader
 from engine.trajectory import Trajectory, Turn
 
@@ -38,7 +41,7 @@ class EpisodeTools:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpisodePlan:
-    """One batch: ``samples`` completions of each row, all under one adapter version."""
+    """One batch: ``samples`` completions of each row, all under one adapter version. ``toolbox``: of ``envs.open_tools``."""
 
     adapter: AdapterRef
     attempt: int
@@ -51,6 +54,7 @@ class EpisodePlan:
     priority: int
     environment: Environment
     ignore_eos: bool = False
+    toolbox: Mapping[str, Tool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,12 +73,23 @@ class _Story:
     """What was said so far. ``ids``: the prompt and everything since; a new list each turn, since a sampler may hold on to the last."""
 
     ids: list[int]
+    told: int = 0  # tokens since the prompt
     turns: list[Turn] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str = ""
     cached_tokens: int = 0
     sampling: list[Span] = field(default_factory=list)
     acting: list[Span] = field(default_factory=list)
+
+    def add(self, sampled: Sampled, text: str, reply: Reply, added: list[int]) -> None:
+        """One more turn, and what the environment ``added`` after it."""
+        self.ids = [*self.ids, *sampled.completion_ids, *added]
+        self.told += len(sampled.completion_ids) + len(added)
+        self.logprobs += _checked(sampled)
+        observation = reply.observation or ""
+        self.turns.append(Turn(sampled=len(sampled.completion_ids), added=len(added), text=text, observation=observation, call=reply.call))
+        self.finish_reason = reply.finish_reason or sampled.finish_reason
+        self.cached_tokens += sampled.cached_tokens
 
 
 async def play(plan: EpisodePlan, rows: Sequence[Row], tools: EpisodeTools) -> list[Played]:
@@ -101,7 +116,7 @@ class _Together(asyncio.TaskGroup):
 
 
 def _prompt(plan: EpisodePlan, row: Row, tokens: Tokens) -> list[int]:
-    prompt_ids = tokens.render(row.messages)
+    prompt_ids = tokens.render(told(row.messages, plan.environment))
     if len(prompt_ids) > plan.max_prompt_tokens:
         raise PortError(
             f"row {row.row} has a prompt of {len(prompt_ids)} tokens; rollout.max_prompt_tokens allows {plan.max_prompt_tokens}",
@@ -113,7 +128,9 @@ def _prompt(plan: EpisodePlan, row: Row, tokens: Tokens) -> list[int]:
 async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: int, tools: EpisodeTools) -> Played:
     story = await _converse(plan, row, prompt_ids, sample, tools)
     text, started_at = story.turns[-1].text, tools.clock()
-    result = await tools.grading.grade(plan.grader, text, row.item)
+    calls = [msgspec.to_builtins(turn.call) for turn in story.turns if turn.call is not None]
+    owner = f"{plan.adapter.tenant}/{plan.adapter.job}"
+    result = await tools.grading.grade(plan.grader, text, row.item, tool_calls=calls, owner=owner, row=row.row)
     return Played(
         trajectory=Trajectory(
             job=plan.adapter.job,
@@ -129,9 +146,9 @@ async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: i
             text=text,
             finish_reason=story.finish_reason,
             reward=result.reward,
-            components={plan.grader.name: result.reward},
+            components={plan.grader.name: result.reward, **result.components},
             invalid=result.invalid,
-            turns=story.turns if len(story.turns) > 1 else [],
+            turns=story.turns if len(story.turns) > 1 or story.turns[0].call else [],
         ),
         cached_tokens=story.cached_tokens,
         sampling=story.sampling,
@@ -141,36 +158,46 @@ async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: i
 
 
 async def _converse(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: int, tools: EpisodeTools) -> _Story:
-    story, env = _Story(ids=prompt_ids), make_env(plan.environment, sleep=tools.sleep)
+    env = make_env(plan.environment, tools=plan.toolbox, clock=tools.clock, sleep=tools.sleep)
+    story = _Story(ids=prompt_ids)
     for turn in itertools.count():
         seed = completion_seed(plan.seed, plan.adapter.version, row.row, sample, turn)
         started_at = tools.clock()
-        sampled = await tools.sampler.sample(plan.adapter, story.ids, _params(plan, seed))
+        sampled = await tools.sampler.sample(plan.adapter, story.ids, _params(plan, env, seed, story.told))
         sampled_at = tools.clock()
         text = tools.tokens.decode(sampled.completion_ids)
-        observation = await env.reply(text, turn=turn, seed=seed)
+        reply = await env.reply(Said(turn=turn, text=text, finish_reason=sampled.finish_reason, seed=seed))
         story.sampling.append((started_at, sampled_at))
         story.acting.append((sampled_at, tools.clock()))
-        if observation is None:
-            _tell(story, sampled, text)
+        added = _observed(env, reply, sampled, tools.tokens)
+        if added is not None and _out_of_tokens(plan, story.told + len(sampled.completion_ids) + len(added)):
+            added, reply = None, replace(reply, finish_reason="length")
+        story.add(sampled, text, reply, added or [])
+        if added is None:
             break
-        added = tools.tokens.observe(observation, after=sampled.completion_ids, most=env.max_observation_tokens)
-        _tell(story, sampled, text, observation, added)
     return story
 
 
-def _tell(story: _Story, sampled: Sampled, text: str, observation: str = "", added: Sequence[int] = ()) -> None:
-    """Append one turn to ``story``."""
-    story.ids = [*story.ids, *sampled.completion_ids, *added]
-    story.logprobs += _checked(sampled)
-    story.turns.append(Turn(sampled=len(sampled.completion_ids), added=len(added), text=text, observation=observation))
-    story.finish_reason = sampled.finish_reason
-    story.cached_tokens += sampled.cached_tokens
+def _observed(env: Env, reply: Reply, sampled: Sampled, tokens: Tokens) -> list[int] | None:
+    """Token ids of what the model reads next; None when the episode is over."""
+    if reply.observation is None:
+        return None
+    return tokens.observe(reply.observation, after=sampled.completion_ids, most=env.max_observation_tokens, frame=env.frame)
 
 
-def _params(plan: EpisodePlan, seed: int) -> SampleParams:
+def _out_of_tokens(plan: EpisodePlan, told: int) -> bool:
+    return plan.environment.max_tokens is not None and told >= plan.environment.max_tokens
+
+
+def _params(plan: EpisodePlan, env: Env, seed: int, told: int) -> SampleParams:
+    most = plan.environment.max_tokens
     return SampleParams(
-        max_new_tokens=plan.max_new_tokens, temperature=plan.temperature, seed=seed, priority=plan.priority, ignore_eos=plan.ignore_eos
+        max_new_tokens=plan.max_new_tokens if most is None else min(plan.max_new_tokens, most - told),
+        temperature=plan.temperature,
+        seed=seed,
+        priority=plan.priority,
+        ignore_eos=plan.ignore_eos,
+        stop=env.stop,
     )
 
 

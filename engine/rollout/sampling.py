@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,13 +18,16 @@ EVALUATION_PRIORITY = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleParams:
-    """``temperature`` 0 is greedy. The same seed, prompt and adapter give the same tokens."""
+    """``temperature`` 0 is greedy. The same seed, prompt and adapter give the same tokens. ``stop``: the token with which one of these
+    strings is whole is the last one (it may hold more than the string's end).
+    """
 
     max_new_tokens: int
     temperature: float
     seed: int
     priority: int = ROLLOUT_PRIORITY
     ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,15 +55,27 @@ class Tokens(Protocol):
         """Text of sampled ids, without special tokens."""
         ...
 
-    def observe(self, text: str, *, after: list[int], most: int) -> list[int]:
+    def observe(self, text: str, *, after: list[int], most: int, frame: tuple[str, str] = ("", "")) -> list[int]:
         """At most ``most`` token ids that follow the sampled turn ``after``: its end in the chat template's form unless it was sampled,
-        ``text`` (cut if need be) as the user's next message, and the model's prompt for an answer. Raises ``PortError``.
+        ``text`` (cut if need be) in its ``frame`` (never cut) as the user's next message, and the model's prompt for an answer.
+        Raises ``PortError``.
         """
         ...
 
 
 class Grading(Protocol):
-    async def grade(self, grader: Grader, text: str, item: Mapping[str, Any]) -> GradeResult: ...
+    async def grade(
+        self,
+        grader: Grader,
+        text: str,
+        item: Mapping[str, Any],
+        *,
+        tool_calls: Sequence[Mapping[str, Any]] = (),
+        owner: str = "",
+        row: int | None = None,
+    ) -> GradeResult:
+        """See ``rewards.pool.GraderPool.grade``."""
+        ...
 
 
 def completion_seed(seed: int, version: int, row: int, sample: int, turn: int = 0) -> int:

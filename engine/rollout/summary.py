@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from engine.events import EvalData, RolloutSummary
@@ -37,7 +38,10 @@ def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: fl
         sampled_tokens=sum(lengths),
         cached_tokens=sum(p.cached_tokens for p in played),
         env_tokens=sum(t.added_tokens for t in trajectories),
-        turns=sum(len(t.turns) or 1 for t in trajectories),
+        turns_mean=statistics.fmean(len(t.turns) or 1 for t in trajectories),
+        tool_calls=sum(len(t.tool_calls) for t in trajectories),
+        tool_failures=dict(Counter(call.error for t in trajectories for call in t.tool_calls if call.error)),
+        tool_seconds=sum(call.seconds for t in trajectories for call in t.tool_calls),
         rollout_seconds=max(p.grading[1] for p in played) - started_at - env_seconds - reward_seconds,
         env_seconds=env_seconds,
         reward_seconds=reward_seconds,

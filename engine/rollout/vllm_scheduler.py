@@ -41,7 +41,8 @@ class _Counted:
 
     def _wants_final_only(self, name: str) -> bool:
         params = self.requests[name].sampling_params
-        return params is not None and params.output_kind == RequestOutputKind.FINAL_ONLY
+        # Stop strings are looked for in the other process, in each token as it comes.
+        return params is not None and params.output_kind == RequestOutputKind.FINAL_ONLY and not params.stop
 
     def _count(self, output: SchedulerOutput) -> None:
         values = self._counters.values

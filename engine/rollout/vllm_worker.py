@@ -295,14 +295,16 @@ def _lora_width(rank: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _unseeded(max_tokens: int, temperature: float, ignore_eos: bool) -> SamplingParams:
+def _unseeded(max_tokens: int, temperature: float, ignore_eos: bool, stop: tuple[str, ...]) -> SamplingParams:
     return SamplingParams(
         max_tokens=max_tokens,
         temperature=temperature,
         ignore_eos=ignore_eos,
         logprobs=0,
         flat_logprobs=True,
-        detokenize=False,
+        detokenize=bool(stop),  # the only thing that vLLM looks for in the text
+        stop=list(stop),
+        include_stop_str_in_output=True,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,
     )
@@ -310,7 +312,7 @@ def _unseeded(max_tokens: int, temperature: float, ignore_eos: bool) -> Sampling
 
 def _sampling_params(params: SampleParams) -> SamplingParams:
     # Building and checking them costs as much as sending the request; a copy does not.
-    seeded = copy(_unseeded(params.max_new_tokens, params.temperature, params.ignore_eos))
+    seeded = copy(_unseeded(params.max_new_tokens, params.temperature, params.ignore_eos, params.stop))
     if params.temperature:
         seeded.seed = params.seed
     return seeded

@@ -11,11 +11,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from engine.blobs import BlobStore
 from engine.ports import Aborted, AdapterRef, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot
 from engine.rewards.pool import GraderPool
+from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
 from engine.rollout.sampling import EVALUATION_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
 from engine.rollout.summary import eval_data, rollout_summary
+from engine.rollout.tools_search import Searches
 from engine.trajectory import RolloutBatch, encode
 
 T = TypeVar("T")
@@ -48,8 +51,16 @@ class AdapterSampler(Sampler, Protocol):
 class RolloutWorker:
     """Raises ``PortError`` only. ``died`` is set once the sampler is beyond help: end the process then."""
 
-    def __init__(self, *, sampler: AdapterSampler, tokens: Tokens, grading: Grading, clock: Callable[[], float] = time.monotonic):
-        self._sampler, self._grading = sampler, grading
+    def __init__(
+        self,
+        *,
+        sampler: AdapterSampler,
+        tokens: Tokens,
+        grading: Grading,
+        searches: Searches | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._sampler, self._grading, self._searches = sampler, grading, searches or Searches.bundled()
         self._tools = EpisodeTools(sampler=sampler, tokens=tokens, grading=grading, clock=clock)
         self._clock = clock
         self._running: dict[str, set[asyncio.Task[Any]]] = {}
@@ -81,12 +92,16 @@ class RolloutWorker:
             max_context_tokens=min(own_context, settings.max_context_tokens or own_context),
             call_seconds=settings.call_deadline_seconds,
         )
-        return cls(sampler=await VllmSampler.start(config), tokens=tokens, grading=GraderPool())
+        searches = Searches.of(
+            blob_path=BlobStore(settings.blobs_dir).path, folder=settings.runtime_dir / "search", endpoints=settings.search_endpoints
+        )
+        return cls(sampler=await VllmSampler.start(config), tokens=tokens, grading=GraderPool(), searches=searches)
 
     async def close(self) -> None:
         for job in list(self._running):
             await self.abort(job)
         await self._sampler.close()
+        await self._searches.close()
         if isinstance(self._grading, GraderPool):
             await self._grading.close()
 
@@ -127,6 +142,7 @@ class RolloutWorker:
             temperature=spec.rollout.temperature,
             priority=ROLLOUT_PRIORITY,
             ignore_eos=spec.rollout.ignore_eos,
+            toolbox=await open_tools(spec.environment, self._searches),
             environment=spec.environment,
         )
         played = await play(plan, request.rows, self._tools)
@@ -147,6 +163,7 @@ class RolloutWorker:
             temperature=spec.eval.temperature,
             priority=EVALUATION_PRIORITY,
             environment=spec.environment,
+            toolbox=await open_tools(spec.environment, self._searches),
         )
         played = await play(plan, request.rows[: spec.eval.max_rows], self._tools)
         data = eval_data(played, version=adapter.version, temperature=plan.temperature, seconds=self._clock() - started_at)

@@ -92,7 +92,7 @@ class ManagerActor:
 
 
 def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:
-    return registry.model_info(
+    info = registry.model_info(
         files,
         dtype=settings.device_profile().dtype,
         kv_budget_bytes=settings.kv_bytes,
@@ -100,3 +100,4 @@ def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:
         max_rank=settings.max_rank,
         max_context_tokens=settings.max_context_tokens,
     )
+    return info.model_copy(update={"search_endpoints": tuple(sorted(settings.search_endpoints))})

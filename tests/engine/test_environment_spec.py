@@ -45,17 +45,43 @@ def test_turns_that_exceed_the_model_s_context_are_refused_with_the_sum():
         check_against(spec(STAND_IN), model(169))
 
 
+TOOLS = {"type": "tools", "max_calls": 3, "max_observation_tokens": 40}
+
+
+def test_a_tool_loop_has_a_turn_more_than_calls_unless_told_otherwise():
+    assert spec(TOOLS).context_tokens == 20 + 4 * 30 + 3 * 40
+    assert spec(TOOLS | {"max_turns": 2}).context_tokens == 20 + 2 * 30 + 40
+
+
+def test_a_limit_on_a_completions_tokens_bounds_its_context():
+    assert spec(TOOLS | {"max_tokens": 50}).context_tokens == 20 + 50
+    assert spec(TOOLS | {"max_tokens": 5000}).context_tokens == 20 + 4 * 30 + 3 * 40
+    with pytest.raises(SpecError, match=r"got 20 \+ environment.max_tokens 50 = 70"):
+        check_against(spec(TOOLS | {"max_tokens": 50}), model(69))
+
+
+def test_an_endpoint_that_the_engine_does_not_offer_is_refused():
+    job = spec(TOOLS | {"search": {"source": {"type": "endpoint", "name": "wiki"}}})
+    check_against(job, model(1000).model_copy(update={"search_endpoints": ("wiki",)}))
+    with pytest.raises(SpecError, match=r"environment.search.source.name: this engine has no search endpoint wiki; it offers none"):
+        check_against(job, model(1000))
+
+
 @pytest.mark.parametrize(
     ("environment", "field"),
     [
         ({"type": "sandbox"}, "environment"),
-        (STAND_IN | {"tool_turns": 0}, "environment.stand_in.tool_turns"),
-        (STAND_IN | {"latency": {"median_seconds": -1}}, "environment.stand_in.latency.median_seconds"),
-        ({"type": "single_turn", "tools": []}, "environment.single_turn.tools"),
+        (STAND_IN | {"tool_turns": 0}, "environment.tool_turns"),
+        (STAND_IN | {"latency": {"median_seconds": -1}}, "environment.latency.median_seconds"),
+        ({"type": "single_turn", "tools": []}, "environment.tools"),
+        (TOOLS | {"search": {"source": {"type": "endpoint", "name": ""}}}, "environment.search.source.name"),
+        (TOOLS | {"tools": ["python"]}, "environment.tools.0"),
+        (TOOLS | {"tools": ["search", "search"]}, "environment.tools"),
+        (TOOLS | {"max_observation_tokens": 8}, "environment.max_observation_tokens"),
     ],
 )
 def test_a_wrong_environment_is_refused_by_its_field(environment, field):
     with pytest.raises(SpecError) as caught:
         spec(environment)
 
-    assert [path for path, _ in caught.value.problems] == [field]
+    assert caught.value.problems[0][0] == field

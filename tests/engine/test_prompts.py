@@ -8,6 +8,7 @@ import pytest
 
 from engine.blobs import BlobStore
 from engine.data import Datasets
+from engine.environment_spec import SingleTurn, Tools
 from engine.errors import Invalid, NotReady
 from engine.ports import PortError
 from engine.prompts import Longest, Prompts
@@ -78,7 +79,7 @@ async def test_a_file_is_measured_once_and_in_pieces(tmp_path):
     blobs, sampler = BlobStore(tmp_path), Counting()
     ref = blobs.put(rows(0, 1200))
     prompts = Prompts(Datasets(blobs), sampler, seconds=30)
-    assert await prompts.longest(ref) == await prompts.longest(ref) == Longest(row=1000, tokens=7)
+    assert await prompts.longest(ref, SingleTurn()) == await prompts.longest(ref, SingleTurn()) == Longest(row=1000, tokens=7)
     assert sampler.calls == [500, 500, 200]
 
 
@@ -86,4 +87,15 @@ async def test_a_sampler_that_does_not_answer_holds_nobody_for_ever(tmp_path):
     blobs = BlobStore(tmp_path)
     prompts = Prompts(Datasets(blobs), Counting(stuck=True), seconds=0)
     with pytest.raises(TimeoutError):
-        await prompts.longest(blobs.put(rows(0, 3)))
+        await prompts.longest(blobs.put(rows(0, 3)), SingleTurn())
+
+
+async def test_what_the_environment_tells_the_model_counts_as_prompt(tmp_path):
+    class Reading(Counting):
+        async def prompt_tokens(self, chats):
+            return [sum(len(message["content"]) for message in chat) for chat in chats]
+
+    blobs = BlobStore(tmp_path)
+    ref, prompts = blobs.put(rows(0, 3)), Prompts(Datasets(blobs), Reading(), seconds=30)
+    told = await prompts.longest(ref, Tools(type="tools", instructions="use them"))
+    assert told.tokens == (await prompts.longest(ref, SingleTurn())).tokens + len("use them")

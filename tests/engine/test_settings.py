@@ -68,3 +68,17 @@ def test_the_runtime_folder_is_closed_to_others(tmp_path):
     loaded.make_dirs()
 
     assert stat.S_IMODE(loaded.runtime_dir.stat().st_mode) == 0o700
+
+
+def test_search_endpoints_are_named_urls(monkeypatch):
+    monkeypatch.setenv("MARLAAS_SEARCH_ENDPOINTS", "wiki=https://wiki.example/w/api.php own=http://10.0.0.7/api.php")
+
+    assert settings.load().search_endpoints == {"wiki": "https://wiki.example/w/api.php", "own": "http://10.0.0.7/api.php"}
+
+
+@pytest.mark.parametrize("value", ["https://wiki.example/w/api.php", "wiki=ftp://wiki.example", "Wiki=https://wiki.example"])
+def test_a_search_endpoint_without_name_or_web_address_is_refused(monkeypatch, value):
+    monkeypatch.setenv("MARLAAS_SEARCH_ENDPOINTS", value)
+
+    with pytest.raises(SettingsError, match=r"MARLAAS_SEARCH_ENDPOINTS=.*: write it as wiki=https"):
+        settings.load()

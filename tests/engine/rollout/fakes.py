@@ -21,8 +21,8 @@ class FakeTokens:
     def decode(self, ids: list[int]) -> str:
         return "".join(map(chr, ids))
 
-    def observe(self, text: str, *, after: list[int], most: int) -> list[int]:
-        return [ord(c) for c in f"[{text}]"][:most]
+    def observe(self, text: str, *, after: list[int], most: int, frame: tuple[str, str] = ("", "")) -> list[int]:
+        return [ord(c) for c in f"{frame[0] or '['}{text}{frame[1] or ']'}"][:most]
 
 
 class FakeSampler:
@@ -73,11 +73,13 @@ class FakeGrading:
     def __init__(self) -> None:
         self.hold: dict[str, asyncio.Event] = {}
         self.graded: list[str] = []
+        self.cases: list[dict[str, Any]] = []
 
-    async def grade(self, grader: Grader, text: str, item: Mapping[str, Any]) -> GradeResult:
+    async def grade(self, grader: Grader, text: str, item: Mapping[str, Any], **case: Any) -> GradeResult:
         if text in self.hold:
             await self.hold[text].wait()
         self.graded.append(text)
+        self.cases.append(case)
         return grade(grader, text, item)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engine.environment_spec import Latency, SingleTurn, StandIn
+from engine.environment_spec import Latency, SingleTurn, StandIn, Tools
 from engine.ports import AdapterRef, PortError
 from engine.rollout.envs import wait_seconds
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, play
@@ -222,3 +222,68 @@ async def test_the_time_of_turns_and_of_tools_is_kept_apart():
     (played,) = await play(plan(samples=1, environment=stand_in()), [row(5)], with_waits(FakeSampler(), Waits()))
 
     assert (played.sampling, played.acting[0], played.grading) == ([(1, 2), (4, 5)], (2, 3), (7, 8))
+
+
+def calls_then_answers(prompt: str, _) -> str:
+    return "42" if "</result>" in prompt else "<tool>add: 40 2</tool>"
+
+
+async def add(argument: str) -> str:
+    return str(sum(map(int, argument.split())))
+
+
+def with_tools(**changes) -> dict:
+    return {"samples": 1, "environment": Tools(type="tools", instructions="").model_copy(update=changes), "toolbox": {"add": add}}
+
+
+async def test_a_tool_is_called_and_its_answer_is_read_in_its_frame():
+    sampler, grading = FakeSampler(calls_then_answers), FakeGrading()
+    (played,) = await play(plan(max_new_tokens=30, **with_tools()), [row(5, "q")], tools(sampler, grading))
+    t = played.trajectory
+
+    assert [prompt for _, prompt, _ in sampler.asked] == ["q", "q<tool>add: 40 2</tool><result>42</result>"]
+    assert sampler.asked[0][2].stop == ("</tool>",)
+    assert [(c.tool, c.argument, c.answer, c.error) for c in t.tool_calls] == [("add", "40 2", "42", None)]
+    assert (t.reward, t.finish_reason) == (1.0, "stop")
+
+
+async def test_a_grader_gets_the_calls_and_whose_they_are():
+    grading = FakeGrading()
+    await play(plan(max_new_tokens=30, **with_tools()), [row(5)], tools(FakeSampler(calls_then_answers), grading))
+    (case,) = grading.cases
+
+    assert (case["owner"], case["row"]) == ("alice/a", 5)
+    assert [(call["tool"], call["answer"]) for call in case["tool_calls"]] == [("add", "42")]
+
+
+async def test_the_instructions_are_part_of_the_prompt_and_of_its_limit():
+    sampler, told = FakeSampler(), Tools(type="tools", instructions="Use tools. ")
+    await play(plan(samples=1, environment=told), [row(5, "q")], tools(sampler))
+
+    assert sampler.asked[0][1] == "Use tools. q"
+    with pytest.raises(PortError, match="a prompt of 17 tokens"):
+        await play(plan(samples=1, environment=told), [row(5, "q" * 6)], tools(sampler))
+
+
+async def test_an_episode_out_of_tokens_ends_before_it_reads_what_it_could_not_answer():
+    sampler = FakeSampler(calls_then_answers)
+    (played,) = await play(plan(max_new_tokens=30, **with_tools(max_tokens=40)), [row(5)], tools(sampler))
+    t = played.trajectory
+
+    assert (len(sampler.asked), t.finish_reason, t.added_tokens) == (1, "length", 0)
+    assert [call.answer for call in t.tool_calls] == ["42"]
+
+
+async def test_a_turn_gets_only_the_tokens_that_are_left():
+    sampler = FakeSampler(calls_then_answers)
+    await play(plan(max_new_tokens=30, **with_tools(max_tokens=43)), [row(5)], tools(sampler))
+
+    assert [params.max_new_tokens for _, _, params in sampler.asked] == [30, 43 - 22 - 19]
+
+
+async def test_a_model_that_only_calls_is_stopped_and_its_last_call_is_counted():
+    sampler = FakeSampler(lambda *_: "<tool>add: 1 1</tool>")
+    (played,) = await play(plan(max_new_tokens=30, **with_tools(max_calls=2)), [row(5)], tools(sampler))
+
+    assert [call.error for call in played.trajectory.tool_calls] == [None, None, "too_many_calls"]
+    assert (played.trajectory.finish_reason, len(sampler.asked)) == ("calls", 3)

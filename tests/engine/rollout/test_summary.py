@@ -4,7 +4,7 @@ import pytest
 
 from engine.rollout.episodes import Played
 from engine.rollout.summary import eval_data, rollout_summary
-from engine.trajectory import Trajectory, Turn
+from engine.trajectory import ToolCall, Trajectory, Turn
 
 
 def played(
@@ -76,7 +76,17 @@ def test_what_the_environment_added_is_no_sampled_token():
     turns = [Turn(sampled=3, added=4, text=""), Turn(sampled=1, added=0, text="")]
     summary = rollout_summary([played(1.0, length=8, turns=turns), played(1.0)], group_size=2, started_at=0.0)
 
-    assert (summary.sampled_tokens, summary.env_tokens, summary.turns, summary.length_max) == (6, 4, 3, 4)
+    assert (summary.sampled_tokens, summary.env_tokens, summary.turns_mean, summary.length_max) == (6, 4, 1.5, 4)
+
+
+def test_tool_calls_are_counted_and_their_failures_by_kind():
+    errors = (None, "timeout", "timeout", "bad_call")
+    calls = [ToolCall(tool="search", argument="a", answer="b", seconds=0.5, error=error) for error in errors]
+    turns = [Turn(sampled=1, added=1, text="", call=call) for call in calls]
+    summary = rollout_summary([played(1.0, turns=turns), played(1.0)], group_size=2, started_at=0.0)
+
+    assert (summary.tool_calls, summary.tool_seconds) == (4, 2.0)
+    assert summary.tool_failures == {"timeout": 2, "bad_call": 1}
 
 
 def test_an_evaluation_is_summarised_over_its_valid_grades():
