@@ -335,6 +335,11 @@ def template_problems(grader: BaseModel, columns: Collection[str] | None) -> lis
     return [(path, problem) for path, template in grader.templates() for problem in templates.problems(template, columns)]
 
 
+def columns_of(grader: BaseModel) -> set[str]:
+    """The dataset columns that its templates need."""
+    return {column for _, template in grader.templates() for column in templates.columns_of(template)}
+
+
 def parts_of(grader: Any) -> Iterator[tuple[str, Any]]:
     """(path prefix, grader) of ``grader`` itself and of each one inside it."""
     yield "", grader

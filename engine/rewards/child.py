@@ -24,6 +24,8 @@ MAX_FRAME_BYTES = 4 * 2**20
 _PR_SET_PDEATHSIG = 1
 _PROSE = re.compile(r"#|(?<![\\a-zA-Z])[a-zA-Z]{3,}")
 
+# Longer texts without any words are a model that repeats itself; read as one formula they take the parser minutes.
+_MAX_BARE_CHARACTERS = 400
 _FORMULA = re.compile(r"\$[^$]{1,500}\$|\\\([^$]{1,500}?\\\)|\\boxed\{[^$]{0,500}\}")
 _OR = re.compile(r"[\s,;]*(?:(?:or|maybe|perhaps|possibly|even|either)[\s,;]*)+|[\s,;]+", re.IGNORECASE)
 
@@ -58,7 +60,7 @@ def _math() -> Answer:
 
     def read(text: str) -> list:
         # A bare formula ("\\frac{1}{2}", "1+x") is only read whole inside dollars; prose must stay outside of them.
-        bare = "$" not in text and "\\boxed" not in text and not _PROSE.search(text)
+        bare = len(text) <= _MAX_BARE_CHARACTERS and "$" not in text and "\\boxed" not in text and not _PROSE.search(text)
         return (parse(f"${text}$", parsing_timeout=None) if bare else []) or parse(text, parsing_timeout=None)
 
     def compare(request: dict[str, Any]) -> dict[str, Any]:

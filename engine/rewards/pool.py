@@ -35,7 +35,7 @@ from engine.rewards.outbound import Outbound
 from engine.rewards.sample import NotJson, Sample, parse_json
 
 # Beyond this a text holds no more of an answer, and the parser's time grows with the length.
-_MAX_MATH_CHARACTERS = 20_000
+_MAX_MATH_CHARACTERS = 4_000
 _TRIES = 2
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from engine.grader_spec import shown
 from engine.spec import EvalSpec, LoraSpec, RolloutSpec, TrainSpec
 from portal.datasets.models import Dataset
 from portal.jobs.models import Job
@@ -49,7 +50,7 @@ class DatasetIn(serializers.Serializer):
 
 class RewardOut(serializers.ModelSerializer):
     id = serializers.CharField(source="public_id")
-    grader = serializers.JSONField()
+    grader = serializers.JSONField(source="shown_grader", help_text="Without `signing_secret`, which is only ever written.")
 
     class Meta:
         model = Reward
@@ -65,7 +66,7 @@ class JobOut(serializers.ModelSerializer):
     id = serializers.CharField(source="public_id")
     dataset = serializers.CharField(source="dataset.public_id")
     reward = serializers.CharField(source="reward.public_id")
-    spec = serializers.JSONField()
+    spec = serializers.SerializerMethodField()
     steps = serializers.IntegerField()
 
     class Meta:
@@ -74,6 +75,10 @@ class JobOut(serializers.ModelSerializer):
             *("id", "name", "state", "state_reason", "attribution", "version", "steps", "last_seq"),
             *("dataset", "reward", "base_model", "spec", "submitted_at", "ended_at"),
         )
+
+    @extend_schema_field(serializers.JSONField())
+    def get_spec(self, job: Job) -> dict[str, Any]:
+        return {**job.spec, "grader": shown(job.spec["grader"])}
 
 
 class EventOut(serializers.Serializer):

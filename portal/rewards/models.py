@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from django.db import models
 from django.utils import timezone
 
+from engine.grader_spec import shown
+from portal.rewards import kinds
 from tenants.ids import new_id
 from tenants.models import Tenant, User
 
@@ -31,3 +34,12 @@ class Reward(models.Model):
     @property
     def kind(self) -> str:
         return self.grader["type"]
+
+    @property
+    def shown_grader(self) -> dict[str, Any]:
+        """As pages and API may show it: without the secret that signs its requests."""
+        return shown(self.grader)
+
+    @property
+    def summary(self) -> str:
+        return kinds.summary(self.grader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -13,7 +14,8 @@ from portal.datasets.preview import first_item
 from portal.errors import Invalid
 from portal.pages.access import tenant_page
 from portal.rewards.actions import create_reward
-from portal.rewards.forms import GRADERS, RewardForm
+from portal.rewards.forms import RewardForm
+from portal.rewards.kinds import BY_TYPE, KINDS, facts
 from portal.rewards.models import Reward
 from tenants.models import Tenant
 
@@ -30,10 +32,11 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @tenant_page
 def new(request: HttpRequest) -> HttpResponse:
-    form = RewardForm(request.POST or None)
+    form = RewardForm(request.tenant, request.POST or None, initial={"signing_secret": secrets.token_urlsafe(32)})
     if form.is_valid() and (reward := _create(request, form)):
         return redirect("rewards:detail", reward.public_id)
-    context = {"form": form, "graders": GRADERS, "items": _examples(request.tenant)}
+    rules = {kind.type: {"rule": kind.rule, "fields": kind.fields} for kind in KINDS}
+    context = {"form": form, "kinds": KINDS, "rules": rules, "items": _examples(request.tenant)}
     return render(request, "rewards/new.html", context, status=422 if form.errors else 200)
 
 
@@ -41,8 +44,8 @@ def new(request: HttpRequest) -> HttpResponse:
 @tenant_page
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     reward = get_object_or_404(request.tenant.rewards.select_related("created_by"), public_id=public_id)
-    title, text = next(((title, text) for kind, title, text in GRADERS if kind == reward.kind), (reward.kind, ""))
-    context = {"reward": reward, "title": title, "text": text, "jobs": reward.jobs.all()[:10]}
+    kind = BY_TYPE[reward.kind]
+    context = {"reward": reward, "kind": kind, "facts": facts(reward.grader), "jobs": reward.jobs.all()[:10]}
     return render(request, "rewards/detail.html", context)
 
 
