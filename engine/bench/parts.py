@@ -18,6 +18,10 @@ Say = Callable[[str], None]
 Work = Callable[[EngineSettings, Any, Say], Any]
 
 
+# How long a child that has answered may take to end.
+END_SECONDS = 20.0
+
+
 class PartFailed(RuntimeError):
     """The child's own account of why."""
 
@@ -31,16 +35,18 @@ def in_child(work: Work, settings: EngineSettings, order: Any, *, cores: tuple[i
     child = context.Process(target=_child, args=(there, work, settings, order, cores), name=work.__name__)
     child.start()
     there.close()
+    answered = False
     try:
-        return _answer(here, seconds, on_stage)
+        answer = _answer(here, seconds, on_stage)
+        answered = True
+        return answer
     except EOFError:
         raise PartFailed(f"{work.__name__} ended without an answer; see {_log(settings, work)}") from None
     finally:
         here.close()
-        child.join(20.0)
-        if child.is_alive():
-            child.kill()
-            child.join()
+        child.join(END_SECONDS if answered else 0.0)
+        child.kill()
+        child.join()
 
 
 def _answer(here: Connection, seconds: float, on_stage: Say) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import platform
 import random
 import time
@@ -39,6 +40,7 @@ from engine.bench.sampler import BenchSampler
 from engine.bench.session import Session, session
 from engine.bench.speeds import Timed, decode_points, fitted, prefill_rate, request_costs, slowdown, split_by
 from engine.blobs import BlobStore
+from engine.models import registry
 from engine.ports import AdapterRef, Snapshot, TrainRequest
 from engine.rollout.worker import sequences_at_once
 from engine.runtime.readiness import StartFailed
@@ -118,7 +120,8 @@ def assembled(
         sampling_slowdown=sampling,
         training_slowdown=training,
         lengths=lengths,
-        notes="rollout_start_seconds and batch_ready_seconds are halves of their sum, which alone was measured.",
+        notes="What a rollout's call takes beyond its sampler was measured as a whole; half of it stands in rollout_start_seconds, half in "
+        "batch_ready_seconds.",
         **overheads(run, trained_alone=fmean(trained.real)),
     )
 
@@ -132,10 +135,10 @@ def overheads(run: Run, *, trained_alone: float) -> dict[str, float]:
     first_rollout = min(start for start, _ in spans(view, "rollout"))
     submitted = run.submitted[view.job]
     return {
-        "rollout_start_seconds": around / 2,
+        "rollout_start_seconds": lines.get(TO_NEXT, {"mean_s": 0.0})["mean_s"] + around / 2,
         "batch_ready_seconds": around / 2,
         "train_start_seconds": max(0.0, median(trains) - trained_alone),
-        "commit_seconds": lines[COMMIT]["mean_s"] + lines.get(TO_NEXT, {"mean_s": 0.0})["mean_s"],
+        "commit_seconds": lines[COMMIT]["mean_s"],
         "grade_seconds": fmean(data["rollout"]["reward_seconds"] or 0.0 for data in view.committed),
         "job_start_seconds": max(0.0, first_rollout - submitted),
         "job_end_seconds": max(0.0, submitted + view.ending["completion_seconds"] - run.last_commit),
@@ -283,7 +286,12 @@ async def _profile_sampling(settings: EngineSettings, order: SamplerOrder, say: 
     say("timing prompts…")
     prefills = [await bench.timed(refs=1, sequences=PREFILLS, prompt_tokens=size, new_tokens=1) for size in (SHORT_PROMPT, LONG_PROMPT)]
     await bench.sampler.close()
-    return SamplerTimes(batches=batches, prefills=tuple(prefills), loads=loads, max_sequences=sequences_at_once(len(order.tokens)))
+    return SamplerTimes(batches=batches, prefills=tuple(prefills), loads=loads, max_sequences=sequences_at_once(_vocabulary(settings)))
+
+
+def _vocabulary(settings: EngineSettings) -> int:
+    files = registry.resolve(settings.model, settings.models_dir)
+    return int(json.loads((files.path / "config.json").read_text())["vocab_size"])
 
 
 def _more_tokens(sequences: int) -> int:

@@ -15,8 +15,8 @@ def test_a_job_alone_shows_what_is_lost_between_its_phases():
 
     found = overheads(run(job("a", first, second, completion=7.25)), trained_alone=0.4)
 
-    assert found["rollout_start_seconds"] + found["batch_ready_seconds"] == pytest.approx(0.25)
-    assert (found["train_start_seconds"], found["commit_seconds"]) == (pytest.approx(0.1), 0.75)
+    assert (found["rollout_start_seconds"], found["batch_ready_seconds"]) == (pytest.approx(0.5 + 0.125), pytest.approx(0.125))
+    assert (found["train_start_seconds"], found["commit_seconds"]) == (pytest.approx(0.1), 0.25)
     assert (found["job_start_seconds"], found["job_end_seconds"], found["grade_seconds"]) == (1.0, 0.25, 0.25)
 
 
