@@ -42,6 +42,8 @@ class Durable:
 class Ledger:
     policy: Policy
     mode: str = "open"
+    limit: int | None = None  # jobs in rollout, where the policy is adaptive
+    restoring: bool = False  # batches that are yet to come back will need no sampler, but a slot
     calm: bool = True  # no change of policy and no drain so far: the barrier's rules hold without exception
     jobs: dict[str, Durable] = field(default_factory=dict)
     ended: dict[str, m.Release] = field(default_factory=dict)
@@ -62,7 +64,8 @@ class Ledger:
         self.need(self.mode == "open", "only an open door admits", command)
         self.need(not job.paused, "a paused job is not admitted", command)
         job.admitted = True
-        self.need(self._places() <= self.policy.max_active, "never more admitted than slots", command)
+        if self.policy.slot_hold == "life":
+            self.need(self._places() <= self.policy.max_active, "never more admitted than slots", command)
         if self.policy.kv_hold == "life":
             self._check_kv([j for j in self.jobs.values() if j.admitted], command)
         tenant, caps = job.first.tenant, [j.first.running_cap for j in self.jobs.values() if j.first.tenant == job.first.tenant]
@@ -82,6 +85,9 @@ class Ledger:
         job.rollout = job.attempt = command.attempt
         rolling = [j for j in self.jobs.values() if j.rollout is not None]
         self.need(len(rolling) <= (self.policy.max_rollouts or len(rolling)), "never more rollouts than allowed", command)
+        self.need(self.limit is None or len(rolling) <= self.limit, "never more rollouts than the sampler's memory bears", command)
+        if self.policy.slot_hold == "step" and not self.restoring:
+            self.need(self._steps() <= self.policy.max_active, "never more steps than slots", command)
         if self.policy.kv_hold == "rollout":
             self._check_kv(rolling, command)
         exclusive = self.policy.collocated or (self.policy.barrier and self.calm)
@@ -128,14 +134,14 @@ class Ledger:
         waiting = [name for name, j in self.jobs.items() if not j.held]
         if self.mode == "open" and waiting and not busy:
             raise Broken(f"nothing runs although {waiting} could")
-        if self.mode == "open" and self.policy.admission_order == "fifo":
+        if self.mode == "open" and self.policy.admission_order == "fifo" and self.policy.slot_hold == "life":
             self._check_door()
         if self.policy.barrier or self.policy.collocated or self.mode == "drain":
             return
         ready = [name for name, j in self.jobs.items() if j.ready is not None and not j.training and j.admitted]
         if ready and self._trainings() < self.policy.train_slots:
             raise Broken(f"the trainer idles although {ready} are ready")
-        if self.policy.max_rollouts or self.policy.kv_hold == "rollout":
+        if self.policy.max_rollouts or self.policy.kv_hold == "rollout" or self.policy.adaptive:
             return
         if any(j.admitted and j.ready is None and not j.training and self._at_last_chance(j) for j in self.jobs.values()):
             return
@@ -151,7 +157,7 @@ class Ledger:
         first = next((j for j in waiting if j.first.running_cap is None or running[j.first.tenant] < j.first.running_cap), None)
         if first is None or len(inside) >= self.policy.max_active:
             return
-        budget, held = self.policy.kv_budget_bytes, sum(j.first.kv_bytes for j in inside)
+        budget, held = self._budget(), sum(j.first.kv_bytes for j in inside)
         if self.policy.kv_hold == "rollout" or budget is None or not inside or held + first.first.kv_bytes <= budget:
             raise Broken(f"{first.first.job} waits although there is room")
 
@@ -161,11 +167,18 @@ class Ledger:
     def _places(self) -> int:
         return sum(j.admitted for j in self.jobs.values())
 
+    def _steps(self) -> int:
+        return sum(j.rollout is not None or j.ready is not None or j.training for j in self.jobs.values() if j.admitted)
+
+    def _budget(self) -> float | None:
+        budget, adaptive = self.policy.kv_budget_bytes, self.policy.adaptive
+        return budget if budget is None or adaptive is None else budget * adaptive.overcommit
+
     def _trainings(self) -> int:
         return sum(j.training for j in self.jobs.values())
 
     def _check_kv(self, holders: list[Durable], command: m.Command) -> None:
-        budget, held = self.policy.kv_budget_bytes, sum(j.first.kv_bytes for j in holders)
+        budget, held = self._budget(), sum(j.first.kv_bytes for j in holders)
         self.need(budget is None or held <= budget or len(holders) == 1, "never more KV than the budget", command)
 
 
@@ -190,7 +203,10 @@ class Storm:
 
     def tell(self, fact: m.Fact) -> None:
         self.past.append(fact)
-        for command in self.scheduler.handle(fact):
+        commands = self.scheduler.handle(fact)
+        concurrency = self.scheduler.pipeline.concurrency
+        self.ledger.limit = None if concurrency is None else concurrency.limit
+        for command in commands:
             self.ledger.follow(command)
 
     # Facts
@@ -210,6 +226,12 @@ class Storm:
             self._change_policy()
         elif draw > 0.95:
             self._echo()
+        if self.chance.random() < 0.1:
+            self._sample()
+        if self.chance.random() < 0.02:
+            self._look()
+        if self.chance.random() < 0.1 * self.trouble:
+            self._lose_worker()
         self.ledger.check_rest()
 
     def _submit(self) -> None:
@@ -222,6 +244,7 @@ class Storm:
             steps=self.chance.randint(1, 4),
             kv_bytes=self.chance.choice([1, 10, 30, 150]),
             weight=1.0 + tenant,
+            step_tokens=self.chance.choice([None, 10, 1000]),
             running_cap=[None, 1, 2, 3][tenant],
             priority=self.chance.randint(-1, 1),
             eval_every=self.chance.choice([0, 0, 1, 2]),
@@ -250,7 +273,7 @@ class Storm:
         job.failures += fails
         if not fails:
             job.ready = job.attempt
-            self.tell(m.RolloutDone(**key))
+            self.tell(m.RolloutDone(**key, tokens=self.chance.choice([None, 0, 1, 100, 10_000])))
         elif self.chance.random() < 0.3:
             self.tell(m.LoadFailed(**key, reason="not the adapter"))
         else:
@@ -270,6 +293,34 @@ class Storm:
         version, job.evaluating = job.evaluating, None
         job.evaluated = max(job.evaluated, version)
         self.tell(m.EvalDone(at=self.at, job=name, version=version))
+
+    def _lose_worker(self) -> None:
+        """A sampler, or the trainer, dies with some or all that it ran; the facts name old attempts too."""
+        dead = self.chance.choice(["rollout", "training"])
+        lost = []
+        for name, job in self.ledger.jobs.items():
+            if (job.training if dead == "training" else job.rollout is not None) and self.chance.random() < 0.7:
+                lost.append(m.Lost(job=name, version=job.version, attempt=job.attempt))
+                job.rollout, job.training = None, False
+                job.failures += 1
+            elif job.attempt > 1 and not job.training:
+                lost.append(m.Lost(job=name, version=job.version, attempt=job.attempt - 1))
+        self.tell(m.WorkerLost(at=self.at, lost=tuple(lost), reason="its process died"))
+
+    def _sample(self) -> None:
+        reading = {"used": self.chance.random(), "waiting": self.chance.randint(0, 9), "preempted": self.chance.choice([0, 0, 0, 5])}
+        self.tell(m.KvSample(at=self.at, **reading))
+
+    def _look(self) -> None:
+        """People look at any time; what they see is of this world."""
+        views = self.scheduler.view(self.at + self.chance.random())
+        if views.keys() != self.ledger.jobs.keys():
+            raise Broken("the view shows other jobs than there are")
+        for view in views.values():
+            if view.admitted != self.ledger.jobs[view.job].admitted and view.version < view.steps:
+                raise Broken(f"admitted or not: {view}")
+            if min(view.next_seconds or 0.0, view.eta_seconds or 0.0) < 0:
+                raise Broken(f"a forecast of the past: {view}")
 
     def _meddle(self) -> None:
         """A person pauses, resumes, cancels, reprioritises, or works the door."""
@@ -333,8 +384,10 @@ class Storm:
         self.tell(m.AdmissionChanged(at=self.at, mode="paused"))
         if mode == "drain":
             self._door("drain")
+        self.ledger.restoring = True
         for name, job in list(self.ledger.jobs.items()):
             self._restore(name, job)
+        self.ledger.restoring = False
         self.ledger.mode = mode
         self.tell(m.AdmissionChanged(at=self.at, mode=mode))
 
@@ -368,9 +421,15 @@ class Storm:
             self.ledger.check_rest()
         if self.ledger.jobs:
             raise Broken(f"{sorted(self.ledger.jobs)} never ended: {self.scheduler.view()}")
-        admission = self.scheduler.admission
-        if len(admission.slots) or len(admission.kv) or len(admission.queue) or self.scheduler.jobs:
-            raise Broken("something is still held although every job ended")
+        self._check_balance()
+
+    def _check_balance(self) -> None:
+        """Whatever was held is given back."""
+        admission, pipeline = self.scheduler.admission, self.scheduler.pipeline
+        lines = (admission.queue, pipeline.rollouts, pipeline.ready, [*pipeline.rounds.waiting()], pipeline.last_chances)
+        held = (len(admission.slots), len(admission.kv), admission.kv.reserved_bytes, pipeline.rolling, pipeline.training, *map(len, lines))
+        if any(held) or pipeline.alone or self.scheduler.jobs or any(admission.fair.running(f"t{n}") for n in range(4)):
+            raise Broken(f"something is still held although every job ended: {held}, {pipeline.alone}")
 
     # Draws
 
@@ -383,11 +442,14 @@ class Storm:
         others = {
             "max_active": pick([1, 2, 4, 8]),
             "kv_budget_bytes": pick([None, 40, 100]),
-            "kv_hold": pick(["life", "life", "rollout"]),
+            "kv_hold": pick(["life", "rollout", "rollout"]),
             "train_slots": pick([1, 1, 2]),
             "admission_order": pick(["fifo", "fair", "priority"]),
             "train_order": pick(["fifo", "priority"]),
             "max_attempts": pick([1, 3]),
             "collocated": pick([False, False, False, True]),
         }
-        return Policy(**{**others, **chosen})
+        policy = Policy(**{**others, **chosen})
+        if pick([True, True, False]) and policy.kv_hold == "rollout" and not policy.barrier:
+            policy = policy.changed({"slot_hold": "step"})
+        return policy.changed({"adaptive": pick([None, None, {"start": pick([1, 3]), "settle_seconds": 2.0, "overcommit": pick([1, 2])}])})

@@ -84,11 +84,18 @@ def test_preemptions_cut_the_limit():
 
 
 def test_one_burst_cuts_once_however_many_samples_it_takes():
-    """The regression: jobs that were let in before the cut keep preempting for a whole rollout, and each sample cut again, down to 1."""
-    sampler = Sampler(Adaptive(start=20, cooldown_seconds=1), capacity=16, rollout_seconds=60)
-    sampler.run(59)
-    assert sampler.preemptions > 50
-    assert sampler.cuts == [] and sampler.concurrency.limit == 15  # the one cut came with the first sample
+    """The regression: jobs let in before the cut preempt until they have left, one by one, and each sample cut anew, far below what fits."""
+    concurrency = Concurrency(Adaptive(start=20))
+    for at, rolling in enumerate([20, 20, 19, 19, 18, 18, 17, 17], start=1):
+        concurrency.observe(at=5.0 * at, used=1.0, waiting=0, preempted=3, rolling=rolling)
+    assert concurrency.limit == 15
+
+
+def test_a_cut_is_not_judged_before_it_has_cooled_down():
+    concurrency = Concurrency(Adaptive(start=20, cooldown_seconds=5))
+    for at in (1.0, 2.0, 3.0):
+        concurrency.observe(at=at, used=1.0, waiting=0, preempted=3, rolling=20 if at < 2 else 15)
+    assert concurrency.limit == 15
 
 
 def test_a_cut_that_was_too_small_is_repeated_once_it_has_taken_effect():

@@ -54,6 +54,16 @@ def test_an_estimate_is_corrected_by_the_real_tokens():
     assert account.key("a") < account.key("b")
 
 
+def test_an_estimate_that_was_too_high_earns_no_credit_over_newcomers():
+    account = share("a", "b")
+    account.started("a", 1000.0)
+    for _ in range(5):
+        serve(account, "b", 100.0)
+    account.join("newcomer", 1.0)
+    account.ended("a", 1000.0, 1.0)
+    assert account.key("a")[0] >= account.key("newcomer")[0]
+
+
 def test_a_tenant_that_returns_from_idleness_has_no_credit():
     account = share("idle", "busy")
     for _ in range(3):
@@ -93,6 +103,17 @@ def test_an_unknown_job_is_expected_to_be_like_the_others_of_its_size():
     assert account.expected(500.0) == pytest.approx(50.0)
 
 
+def test_a_job_is_charged_with_what_its_last_steps_took():
+    house = House(fair())
+    house.submit("a", step_tokens=1000)
+    for tokens in (100, 300):
+        house.rolled("a", tokens=tokens)
+        house.trained("a")
+    share = house.scheduler.admission.fair
+    assert share.running("tenant of a") == 200.0
+    assert share.key("tenant of a")[0] == 100 + 300 + 200
+
+
 # The shares, in virtual time
 
 
@@ -108,7 +129,7 @@ def tokens_by_weight(weights: dict[str, float], seconds: float = 40_000.0, **cha
                 tokens=lambda version, scale=scale: chance.uniform(500, 1500) * scale,
                 train_seconds=0.1,
             )
-            town.submit(f"{tenant}{job}", work, weight=weight, step_tokens=int(10_000 * scale))
+            town.submit(f"{tenant}{job}", work, weight=weight, step_tokens=10_000)
     town.run(seconds)
     per_weight = {tenant: town.tokens[tenant] / weight for tenant, weight in weights.items()}
     mean = sum(per_weight.values()) / len(per_weight)

@@ -7,25 +7,26 @@ import pytest
 from tests.engine.core.storm import Broken, Storm
 
 FACTS = 120
-SCHEDULES_PER_TEST = 250
 
 
 def play(seeds: range, facts: int) -> None:
     for seed in seeds:
         try:
             Storm(seed).run(facts)
-        except (Broken, KeyError, ValueError) as error:
+        except (Broken, KeyError, ValueError, IndexError) as error:
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-@pytest.mark.parametrize("block", range(12))
-def test_no_schedule_breaks_a_rule(block):
-    play(range(block * SCHEDULES_PER_TEST, (block + 1) * SCHEDULES_PER_TEST), FACTS)
+@pytest.mark.parametrize("first", range(0, 600, 100))
+def test_no_schedule_breaks_a_rule(first):
+    play(range(first, first + 100), FACTS)
 
 
 @pytest.mark.soak
-def test_no_long_schedule_breaks_a_rule():
-    play(range(100_000, 120_000), 250)
+@pytest.mark.parametrize("first", range(100_000, 110_000, 500))
+def test_no_long_schedule_breaks_a_rule(first):
+    """Ten thousand in all."""
+    play(range(first, first + 500), 2 * FACTS)
 
 
 def test_the_same_seed_plays_the_same_schedule():

@@ -39,10 +39,10 @@ def test_what_a_lost_sampler_had_finished_is_not_lost():
 
 def test_the_line_decides_who_is_redone_first():
     """All is lost before anything starts anew: the tenant that was served least goes first, not the one that is named first."""
-    house = House(Policy(max_active=1, admission_order="fair", kv_hold="rollout", slot_hold="step"))
-    house.submit("a", kv_bytes=10)
+    house = House(Policy(max_active=8, admission_order="fair"))
+    house.submit("a", kv_bytes=100)
     house.submit("b", kv_bytes=10)
-    assert lose(house, "a") == ["admit b", "rollout b 0/1"]
+    assert lose(house, "a", "b") == ["rollout b 0/2", "rollout a 0/2"]
 
 
 def test_the_late_failure_of_a_lost_attempt_changes_nothing():
