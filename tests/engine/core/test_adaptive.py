@@ -84,7 +84,7 @@ def test_preemptions_cut_the_limit():
 
 
 def test_one_burst_cuts_once_however_many_samples_it_takes():
-    """The regression: jobs let in before the cut preempt until they have left, one by one, and each sample cut anew, far below what fits."""
+    """The regression: jobs let in before the cut preempt until they leave, one by one, and each sample cut anew, far below what fits."""
     concurrency = Concurrency(Adaptive(start=20))
     for at, rolling in enumerate([20, 20, 19, 19, 18, 18, 17, 17], start=1):
         concurrency.observe(at=5.0 * at, used=1.0, waiting=0, preempted=3, rolling=rolling)
