@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import os
+import secrets
 import threading
 import traceback
-from collections.abc import Callable
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from engine.runtime import process
+from engine.runtime import process, reaper
 from engine.settings import EngineSettings
 
 Say = Callable[[str], None]
 # (settings, order, say) → the answer; a function of a module, since it is found by name in the child.
 Work = Callable[[EngineSettings, Any, Say], Any]
 
-
 # How long a child that has answered may take to end.
 END_SECONDS = 20.0
+_one_start = threading.Lock()  # the child's tag is, for a moment, in our own environment
 
 
 class PartFailed(RuntimeError):
@@ -27,26 +31,43 @@ class PartFailed(RuntimeError):
 
 
 def in_child(work: Work, settings: EngineSettings, order: Any, *, cores: tuple[int, ...], seconds: float, on_stage: Say) -> Any:
-    """``work(settings, order, say)`` in a fresh process pinned to ``cores``; blocks. Raises ``PartFailed`` when it fails or outlasts
-    ``seconds``. What it prints goes to ``bench-<work>.log``.
+    """``work(settings, order, say)`` in a fresh process pinned to ``cores``; blocks. Raises ``PartFailed`` when it fails, or says nothing
+    for ``seconds``. What it prints goes to ``engine-bench-<work>.log``. Nothing of it is left afterwards, also when this process is killed.
     """
     context = mp.get_context("spawn")
     here, there = context.Pipe(duplex=False)
+    tag = secrets.token_hex(8)
+    watchdog = reaper.start(tag)
     child = context.Process(target=_child, args=(there, work, settings, order, cores), name=work.__name__)
-    child.start()
+    with _tagged(tag):
+        child.start()
     there.close()
-    answered = False
     try:
         answer = _answer(here, seconds, on_stage)
-        answered = True
+        child.join(END_SECONDS)
         return answer
     except EOFError:
         raise PartFailed(f"{work.__name__} ended without an answer; see {_log(settings, work)}") from None
     finally:
         here.close()
-        child.join(END_SECONDS if answered else 0.0)
-        child.kill()
+        reaper.sweep(tag)
         child.join()
+        watchdog.communicate()
+
+
+@contextmanager
+def _tagged(tag: str) -> Iterator[None]:
+    """Who is started meanwhile carries ``tag``; not so multiprocessing's own tracker, which outlives a child."""
+    with _one_start:
+        resource_tracker.ensure_running()
+        before = os.environ.get(reaper.TAG_VARIABLE)
+        os.environ[reaper.TAG_VARIABLE] = tag
+        try:
+            yield
+        finally:
+            del os.environ[reaper.TAG_VARIABLE]
+            if before is not None:
+                os.environ[reaper.TAG_VARIABLE] = before
 
 
 def _answer(here: Connection, seconds: float, on_stage: Say) -> Any:
@@ -61,7 +82,6 @@ def _answer(here: Connection, seconds: float, on_stage: Say) -> Any:
 
 
 def _child(pipe: Connection, work: Work, settings: EngineSettings, order: Any, cores: tuple[int, ...]) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.update(settings.device_profile().vllm_env)
     process.enter(_log(settings, work).stem.removeprefix("engine-"), settings, cores=cores, threads=max(1, len(cores)))
     try:
@@ -71,10 +91,5 @@ def _child(pipe: Connection, work: Work, settings: EngineSettings, order: Any, c
     pipe.send(answer)
 
 
-def _log(settings: EngineSettings, work: Work) -> Any:
+def _log(settings: EngineSettings, work: Work) -> Path:
     return settings.log_dir / f"engine-bench-{work.__name__}.log"
-
-
-def _end_with_parent() -> None:
-    wait([mp.parent_process().sentinel])
-    os._exit(1)
