@@ -2,13 +2,13 @@
 
 vLLM's CPU operators copy A and B of a token's adapter once per token, which takes more than half of the rollout time of a small
 model, and read row −1 ("no adapter") as the last slot. Here the rows of a step are gathered by adapter, each group padded to the
-largest (S groups of G rows), and each layer does one batched product for all its A and one per slice for its B:
+largest (S groups of G rows), and each layer does two batched products:
 
     z[S, G, n·r] = x[S, G, H] @ A[S, H, n·r]          n slices side by side (q, k, v)
-    y[T, O]     += (z[S, G, r] @ B[S, r, O])[place]    every row takes its result back; rows without an adapter take none
+    y[T, O]     += (z[S, G, n·r] @ B[S, n·r, O])[place]    B is block-diagonal, a block per slice
 
-Only slots in use are stacked. A layer's stacks are rebuilt when the slots or their contents change (PyTorch's version counter of the
-slot tensors says so), not per step.
+Every row takes its result back; rows without an adapter take none. Only slots in use are stacked. A slot keeps its place in the stacks
+for as long as it is used, so a new adapter costs the writing of its own place in each layer and no more.
 """
 
 from __future__ import annotations
@@ -50,25 +50,24 @@ class DenseLoraWorker(PinnedWorker):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRows:
-    """Which row uses which adapter in one step of ``count`` rows. ``slots``: the stacked slots in order.
+    """Which row uses which adapter in one step of ``count`` rows. ``slots``: the stacked slots, by their place in the stacks.
 
-    ``source_SG``: the row at each place of the padded groups (padding repeats row 0, its results are never taken).
+    ``source``: the row at each place of the padded groups, laid end to end (padding repeats row 0, its results are never taken).
     ``rows``: the rows that have an adapter, None for all of them; ``place``: where in the groups each of those stands.
-    Both are None when every row uses the only slot: nothing has to move then.
+    All are None when every row uses the only slot: nothing has to move then.
     """
 
     count: int
     slots: tuple[int, ...] = ()
-    source_SG: torch.Tensor | None = None
+    source: torch.Tensor | None = None
     place: torch.Tensor | None = None
     rows: torch.Tensor | None = None
 
 
 def step_rows(indices_T: torch.Tensor, slots_before: Sequence[int] = ()) -> StepRows:
-    """``indices_T``: the slot of each row, −1 for none. The last step's slots are kept while they cover this step's and few are idle."""
+    """``indices_T``: the slot of each row, −1 for none. ``slots_before``: the last step's stack."""
     used = {index for index in indices_T.unique().tolist() if index >= 0}
-    keep = used <= set(slots_before) and len(slots_before) - len(used) <= len(used) // _SLACK
-    slots = tuple(slots_before) if keep else tuple(sorted(used))
+    slots = places_of(used, slots_before)
     count = indices_T.size(0)
     has_adapter_T = indices_T >= 0
     every_row = bool(has_adapter_T.all())
@@ -81,7 +80,20 @@ def step_rows(indices_T: torch.Tensor, slots_before: Sequence[int] = ()) -> Step
     place, height = _places(groups, len(slots))
     source = torch.zeros(len(slots) * height, dtype=torch.long)
     source[place] = rows
-    return StepRows(count=count, slots=slots, source_SG=source.view(len(slots), height), place=place, rows=None if every_row else rows)
+    return StepRows(count=count, slots=slots, source=source, place=place, rows=None if every_row else rows)
+
+
+def places_of(used: set[int], before: Sequence[int]) -> tuple[int, ...]:
+    """The slots of the next stack: those still in use stay where they are, new ones take the places of others.
+
+    Slots that this step does not use may stay while they are few: they are often back in the next one.
+    """
+    new = sorted(used - set(before))
+    slots = [new.pop(0) if slot not in used and new else slot for slot in before]
+    idle = [slot for slot in slots if slot not in used]
+    if len(idle) > len(used) // _SLACK:
+        slots = [slot for slot in slots if slot in used]
+    return (*slots, *new)
 
 
 def _places(groups: torch.Tensor, group_count: int) -> tuple[torch.Tensor, int]:
@@ -96,43 +108,64 @@ def _places(groups: torch.Tensor, group_count: int) -> tuple[torch.Tensor, int]:
 
 
 class Stacks:
-    """One layer's stacked weights: ``a_SHR`` for all slices side by side, ``b_SRO`` one per slice. Rebuilt when ``key`` changes."""
+    """One layer's stacked weights, all slices side by side: ``a_SHR`` and the block-diagonal ``b_SRO``.
 
-    __slots__ = ("a_SHR", "b_SRO", "key")
+    A place is written anew when another slot or another adapter has it. PyTorch's version counters tell that slots have changed at all;
+    when no adapter's coming or going explains it, everything is written anew.
+    """
+
+    __slots__ = ("_held", "_ids", "_versions", "a_SHR", "b_SRO")
 
     def __init__(self) -> None:
-        self.key: tuple | None = None
+        self._held: list[tuple[int, int | None]] = []
+        self._ids: tuple[int | None, ...] = ()
+        self._versions: tuple[int, ...] = ()
 
-    def refresh(self, a_stacked: Sequence[torch.Tensor], b_stacked: Sequence[torch.Tensor], slots: tuple[int, ...]) -> None:
-        key = (slots, *(t._version for t in a_stacked), *(t._version for t in b_stacked))
-        if key == self.key:
+    def refresh(
+        self, a_stacked: Sequence[torch.Tensor], b_stacked: Sequence[torch.Tensor], slots: tuple[int, ...], ids: tuple[int | None, ...]
+    ) -> None:
+        """``a_stacked``, ``b_stacked``: vLLM's [slots, 1, r, H] and [slots, 1, O, r], one per slice; ``ids``: the adapter in each slot."""
+        wanted = [(slot, ids[slot]) for slot in slots]
+        versions = tuple(tensor._version for tensor in (*a_stacked, *b_stacked))
+        if wanted == self._held and versions == self._versions:
             return
-        picked = list(slots)
-        # vLLM's [slots, 1, r, H] and [slots, 1, O, r]
-        self.a_SHR = torch.cat([a[picked].squeeze(1) for a in a_stacked], dim=1).transpose(1, 2).contiguous()
-        self.b_SRO = [b[picked].squeeze(1).transpose(1, 2).contiguous() for b in b_stacked]
-        self.key = key
+        if len(wanted) != len(self._held):
+            self._resize(a_stacked, b_stacked, len(wanted))
+        explained = versions == self._versions or ids != self._ids
+        for place, held in enumerate(wanted):
+            if not explained or place >= len(self._held) or held != self._held[place]:
+                self._write(place, held[0], a_stacked, b_stacked)
+        self._held, self._ids, self._versions = wanted, ids, versions
+
+    def _resize(self, a_stacked: Sequence[torch.Tensor], b_stacked: Sequence[torch.Tensor], places: int) -> None:
+        rank, inputs = a_stacked[0].shape[2:]
+        width, outputs = len(a_stacked) * rank, sum(b.shape[2] for b in b_stacked)
+        self.a_SHR = torch.empty(places, inputs, width, dtype=a_stacked[0].dtype)
+        self.b_SRO = torch.zeros(places, width, outputs, dtype=b_stacked[0].dtype)
+        self._held = []
+
+    def _write(self, place: int, slot: int, a_stacked: Sequence[torch.Tensor], b_stacked: Sequence[torch.Tensor]) -> None:
+        row, column = 0, 0
+        for a, b in zip(a_stacked, b_stacked, strict=True):
+            rank, outputs = a.shape[2], b.shape[2]
+            self.a_SHR[place, :, row : row + rank] = a[slot, 0].t()
+            self.b_SRO[place, row : row + rank, column : column + outputs] = b[slot, 0].t()
+            row, column = row + rank, column + outputs
 
 
-def add_dense(y_TO: torch.Tensor, x_TH: torch.Tensor, stacks: Stacks, rows: StepRows, *, scale: float, slice_sizes: Sequence[int]) -> None:
-    """``y += scale · B(A(x))`` per row with its own adapter, slice after slice along the columns of ``y``."""
+def add_dense(y_TO: torch.Tensor, x_TH: torch.Tensor, stacks: Stacks, rows: StepRows, *, scale: float) -> None:
+    """``y += scale · B(A(x))`` per row with its own adapter."""
     x_TH = x_TH.to(stacks.a_SHR.dtype)
-    groups_SGH = x_TH.unsqueeze(0) if rows.source_SG is None else x_TH[rows.source_SG]
+    places = len(rows.slots)
+    groups_SGH = x_TH.unsqueeze(0) if rows.source is None else x_TH.index_select(0, rows.source).view(places, -1, x_TH.size(1))
     z_SGR = torch.bmm(groups_SGH, stacks.a_SHR)
     if scale != 1.0:
         z_SGR *= scale
-    offset, rank = 0, stacks.b_SRO[0].size(1)
-    for index, (b_SRO, size) in enumerate(zip(stacks.b_SRO, slice_sizes, strict=True)):
-        part_SGR = z_SGR[:, :, index * rank : (index + 1) * rank].to(y_TO.dtype)
-        _add_slice(y_TO[:, offset : offset + size], part_SGR, b_SRO.to(y_TO.dtype), rows)
-        offset += size
-
-
-def _add_slice(y_TO: torch.Tensor, part_SGR: torch.Tensor, b_SRO: torch.Tensor, rows: StepRows) -> None:
+    z_SGR, b_SRO = z_SGR.to(y_TO.dtype), stacks.b_SRO.to(y_TO.dtype)
     if rows.place is None:
-        y_TO.addmm_(part_SGR[0], b_SRO[0])
+        y_TO.addmm_(z_SGR[0], b_SRO[0])
         return
-    results_TO = torch.bmm(part_SGR, b_SRO).flatten(0, 1)[rows.place]
+    results_TO = torch.bmm(z_SGR, b_SRO).flatten(0, 1).index_select(0, rows.place)
     if rows.rows is None:
         y_TO += results_TO
     else:
@@ -145,11 +178,13 @@ class DensePunica(PunicaWrapperCPU):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._rows = StepRows(count=0)
+        self._ids: tuple[int | None, ...] = ()
         self._stacks: dict[int, Stacks] = {}
 
     def update_metadata(self, mapping: Any, lora_index_to_id: list[int | None], max_loras: int, vocab_size: int, **kwargs: Any) -> None:
         super().update_metadata(mapping, lora_index_to_id, max_loras, vocab_size, **kwargs)
         self._rows = step_rows(self.token_lora_indices, self._rows.slots)
+        self._ids = tuple(lora_index_to_id)
 
     def add_lora_linear(
         self,
@@ -171,5 +206,5 @@ class DensePunica(PunicaWrapperCPU):
             return
         # The slot tensors live as long as their layer, so their address names the layer.
         stacks = self._stacks.setdefault(lora_a_stacked[0].data_ptr(), Stacks())
-        stacks.refresh(lora_a_stacked, lora_b_stacked, self._rows.slots)
-        add_dense(y_TO, x_TH, stacks, self._rows, scale=scale, slice_sizes=output_slices)
+        stacks.refresh(lora_a_stacked, lora_b_stacked, self._rows.slots, self._ids)
+        add_dense(y_TO, x_TH, stacks, self._rows, scale=scale)

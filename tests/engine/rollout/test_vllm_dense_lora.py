@@ -155,6 +155,47 @@ def test_only_slots_in_use_are_multiplied():
     assert step_rows(torch.tensor([1, 2]), slots_before=(0, 1, 2)).slots == (1, 2)
 
 
+def test_a_slot_in_use_keeps_its_place_and_a_new_one_takes_that_of_another():
+    from engine.rollout.vllm_dense_lora import places_of
+
+    assert places_of({4, 9, 6}, before=(4, 5, 6)) == (4, 9, 6)
+    assert places_of({4, 9, 6, 7}, before=(4, 6)) == (4, 6, 7, 9)
+    assert places_of({6}, before=(4, 5, 6)) == (6,)
+
+
+@pytest.fixture
+def stacks():
+    from engine.rollout.vllm_dense_lora import Stacks
+
+    class Watched(Stacks):
+        def _write(self, place, slot, *stacked):
+            written.append((place, slot))
+            super()._write(place, slot, *stacked)
+
+    written: list[tuple[int, int]] = []
+    return Watched(), written
+
+
+@pytest.mark.parametrize(
+    ("slots", "ids", "expected"),
+    [
+        ((0, 3, 2), (10, 11, 12, 16), [(1, 3)]),  # another slot in the second place
+        ((0, 1, 2), (10, 11, 14, 13), [(2, 2)]),  # another adapter in slot 2
+        ((0, 1, 2), (10, 11, 12, 15), []),  # another adapter in a slot that no row uses
+        ((0, 1, 2), (10, 11, 12, 13), [(0, 0), (1, 1), (2, 2)]),  # nothing explains the change
+    ],
+)
+def test_a_new_adapter_costs_the_writing_of_its_own_place_only(stacks, slots, ids, expected):
+    import torch
+
+    layer, (made, written) = Layer(torch.float32), stacks
+    made.refresh(layer.a, layer.b, (0, 1, 2), (10, 11, 12, 13))
+    written.clear()
+    layer.a[0][3] = 1.0
+    made.refresh(layer.a, layer.b, slots, ids)
+    assert written == expected
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_an_engine_without_it_samples_the_same(sampler, base, vllm_environment, adapter_files, new_ref, folder):
     from engine.rollout.vllm_worker import VllmSampler
