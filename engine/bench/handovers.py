@@ -19,21 +19,26 @@ IN_TRAINER = "trainer's call beyond its own work"
 COMMIT = "trained → committed"
 TO_NEXT = "committed → next rollout begun"
 QUEUE = "batch ready → trainer, while it had another job's"
+BESIDE = "training in the engine beyond the same training by itself"
+TOTAL = "all hand-overs together"
 # What the engine itself costs a step; the wait for a trainer that is at work is the machine's limit.
 OVERHEAD = (TO_SAMPLER, TO_TRAINER, IN_TRAINER, COMMIT, TO_NEXT)
 
 
-def handovers(run: Run) -> dict[str, dict[str, float]]:
+def handovers(run: Run, *, trained_alone: float | None = None) -> dict[str, dict[str, float]]:
     """By hand-over: ``mean_s`` and ``longest_s`` per step, and ``share`` of a step's mean duration (commit to commit).
 
-    A job's first wait, for admission, is left out. Empty when no job made a step.
+    A job's first wait, for admission, is left out. ``trained_alone``: mean seconds of the run's trainings when nothing runs beside them.
+    Empty when no job made a step.
     """
     steps = [step for view in run.jobs for step in _steps(run, view)]
     if not steps:
         return {}
     lasted = fmean(step["lasted"] for step in steps)
     table = {name: _line([step[name] for step in steps if name in step], lasted) for name in (*OVERHEAD, QUEUE)}
-    table["all but the queue"] = _line([sum(step.get(name, 0.0) for name in OVERHEAD) for step in steps], lasted)
+    table[TOTAL] = _line([sum(step.get(name, 0.0) for name in OVERHEAD) for step in steps], lasted)
+    if trained_alone is not None:
+        table[BESIDE] = _line([step["train"] - trained_alone for step in steps], lasted)
     return {name: line for name, line in table.items() if line}
 
 
@@ -52,6 +57,7 @@ def _steps(run: Run, view: JobView) -> Iterator[dict[str, float]]:
         lasted = {phase: end - start for phase, (start, end) in spans.items()}
         free = seconds(minus([spans["wait_train"]], taken))
         step = {
+            "train": lasted["train"],
             "lasted": sum(lasted.values()) - (0.0 if number else lasted["wait_rollout"]),
             TO_SAMPLER: max(0.0, lasted["rollout"] - _worked(data["rollout"])),
             TO_TRAINER: free,

@@ -148,7 +148,8 @@ def _predicted(predicted: Mapping[str, dict[str, Any]]) -> str:
 def _handovers(found: Measured) -> str:
     parts = []
     for regime in [name for name in ("marlaas", "single-disaggregated") if found.runs.get(name)]:
-        lines = handovers(found.runs[regime][-1])
+        run = found.runs[regime][-1]
+        lines = handovers(run, trained_alone=found.bound.train_s / run.steps_wanted if found.bound else None)
         rows = [
             [name, f"{1e3 * one['mean_s']:.1f} ms", f"{1e3 * one['longest_s']:.0f} ms", f"{one['share']:.1%}"]
             for name, one in lines.items()

@@ -40,5 +40,12 @@ def test_the_trainers_own_account_shows_what_its_call_costs():
     assert h.IN_TRAINER not in handovers(run(job("a", told)))
 
 
+def test_a_training_is_held_against_the_same_by_itself():
+    table = handovers(run(job("a", step(1, 0, 0, 1, 0, 1.0, 0))), trained_alone=0.75)
+
+    assert mean(table, h.BESIDE) == 0.25
+    assert mean(table, h.TOTAL) == 1.0
+
+
 def test_without_a_step_there_is_nothing_to_hand_over():
     assert handovers(run(job("a", wanted=1))) == {}
