@@ -50,12 +50,18 @@ class EventLog:
         if self._flusher is not None:
             await asyncio.shield(self._flusher)
 
-    async def read_after(self, offset: int, *, wait_seconds: float, limit: int) -> list[Event]:
-        """Up to ``limit`` events after ``offset``; when there are none yet, waits for the first at most ``wait_seconds``."""
+    async def read_after(self, offset: int, *, wait_seconds: float, limit: int, gather_seconds: float = 0.0) -> list[Event]:
+        """Up to ``limit`` events after ``offset``; when there are none yet, waits for the first at most ``wait_seconds``.
+
+        A reader that waited for the first is given those of the next ``gather_seconds`` with it.
+        """
         try:
             async with asyncio.timeout(wait_seconds):
+                waits = self.journal.last <= offset
                 while self.journal.last <= offset:
                     await self._arrived.wait()
+                if waits:
+                    await asyncio.sleep(gather_seconds)
         except TimeoutError:
             pass
         return await asyncio.to_thread(self.journal.read_after, offset, limit)

@@ -41,6 +41,8 @@ from engine.work import Work
 
 logger = logging.getLogger(__name__)
 
+# A poll costs every process on its way a millisecond, and a step says four things within a few: let them travel together.
+GATHER_SECONDS = 0.03
 ADMISSION_MODES = {"open": "open", "pause": "paused", "paused": "paused", "drain": "drain"}
 
 
@@ -308,7 +310,7 @@ class Manager:
 
     async def events(self, after: int, wait_seconds: float, limit: int) -> dict[str, Any]:
         """Events behind the cursor ``after``; ``last`` is the cursor for the next call."""
-        events = await self._log.read_after(after, wait_seconds=wait_seconds, limit=limit)
+        events = await self._log.read_after(after, wait_seconds=wait_seconds, limit=limit, gather_seconds=GATHER_SECONDS)
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,

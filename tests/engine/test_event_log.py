@@ -48,6 +48,19 @@ async def test_a_long_poll_wakes_only_for_what_lies_behind_its_cursor(tmp_path):
     assert await poll == [second]
 
 
+async def test_a_long_poll_that_gathers_brings_what_comes_close_behind_the_first(tmp_path):
+    log = open_log(tmp_path)
+    poll = asyncio.create_task(log.read_after(0, wait_seconds=0.2, limit=10, gather_seconds=3600))
+    both = [await log.append("job_a", kind, {}, at=AT) for kind in ("accepted", "waiting")]
+    assert await poll == both
+
+
+async def test_a_poll_that_finds_events_gathers_no_more(tmp_path):
+    log = open_log(tmp_path)
+    event = await log.append("job_a", "accepted", {}, at=AT)
+    assert await log.read_after(0, wait_seconds=3600, limit=10, gather_seconds=3600) == [event]
+
+
 async def test_a_poll_without_news_ends_empty_after_its_wait(tmp_path):
     assert await open_log(tmp_path).read_after(0, wait_seconds=0, limit=10) == []
 
