@@ -37,7 +37,7 @@ from engine.events import Event
 from engine.history import EngineHistory, JobHistory
 from engine.journal import JournalBroken
 from engine.ports import PortError
-from engine.queue_events import changed_reasons, may_change_queue
+from engine.queue_events import left_idle, may_change_queue, newly_waiting
 from engine.steps import ended_data
 
 logger = logging.getLogger(__name__)
@@ -97,6 +97,8 @@ class Driver:
             self._obey[type(command)](command)
         if may_change_queue(fact, commands):
             self._report_waiting()
+        elif (job := left_idle(fact, commands)) is not None:
+            self._report_waiting(job)
 
     def say(self, job: str, kind: str, data: dict[str, Any], *, at_seconds: float | None = None) -> asyncio.Future[Event]:
         """Journal an event and take it into the history at once; await the future where it must be durable first."""
@@ -231,9 +233,8 @@ class Driver:
         data = ended_data(self.history.jobs[job], state=state, reason=reason, attribution=attribution, at=self.timeline.at(at))
         self.say(job, "ended", data, at_seconds=at)
 
-    def _report_waiting(self) -> None:
-        told = {name: job.waiting_code for name, job in self.history.jobs.items() if job.waiting_code}
-        for job, data in changed_reasons(self.scheduler.view().values(), told):
+    def _report_waiting(self, only: str | None = None) -> None:
+        for job, data in list(newly_waiting(self.scheduler, lambda name: self.history.jobs[name].waiting_code, only)):
             self.say(job, "waiting", data)
 
 

@@ -46,6 +46,9 @@ class Line:
     def key(self, job: str) -> Key:
         return self._keys[job]
 
+    def count_before(self, key: Key) -> int:
+        return sum(other < key for other in self._keys.values())
+
     def __len__(self) -> int:
         return len(self._keys)
 
@@ -147,6 +150,22 @@ class TenantLines:
 
     def __len__(self) -> int:
         return self._count
+
+    def place(self, job: str, tenant: str) -> Place:
+        """Raises ``KeyError`` when the job is not here."""
+        return self._tenant_key(tenant), self._lines[tenant].key(job)
+
+    def count_before(self, place: Place) -> int:
+        """How many stand before ``place``. O(tenants + jobs of tenants with the same key)."""
+        tenant_key, key = place
+        count = 0
+        for tenant, line in self._lines.items():
+            other = self._tenant_key(tenant)
+            if other < tenant_key:
+                count += len(line)
+            elif other == tenant_key:
+                count += line.count_before(key)
+        return count
 
     def places(self) -> list[tuple[TenantKey, Key, str]]:
         """Every job with its place, in order, parked or not; O(n log n), for views only."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from engine.core.adaptive import Adaptive, Concurrency
 from engine.core.job import JobRecord
-from engine.core.line import Key, Line, TenantKey, TenantLines
+from engine.core.line import Key, Line, Place, TenantKey, TenantLines
 from engine.core.policy import Policy
 from engine.core.rounds import Rounds
 
@@ -80,6 +80,10 @@ class Pipeline:
     def is_in_line(self, job: JobRecord) -> bool:
         """Whether it stands in the line of rollouts: not so while it waits for the next round."""
         return self.rollouts.holds(job.job, self._group(job))
+
+    def place(self, job: JobRecord) -> Place:
+        """Raises ``KeyError`` when it does not stand in the line of rollouts."""
+        return self.rollouts.place(job.job, self._group(job))
 
     # Who is next
 

@@ -23,7 +23,7 @@ from engine.core.job import JobRecord
 from engine.core.pace import Pace
 from engine.core.pipeline import Pipeline
 from engine.core.policy import Policy
-from engine.core.view import JobView, explain_all
+from engine.core.view import Code, JobView, explain_all, explain_one, reasons
 
 
 class Scheduler:
@@ -71,6 +71,15 @@ class Scheduler:
         O(n log n): for people, not for decisions.
         """
         return explain_all(self, self.at if at is None else max(at, self.at))
+
+    def view_of(self, job: str) -> JobView | None:
+        """As ``view``, of one open job and without its forecast: no work for each of the others."""
+        record = self.jobs.get(job)
+        return None if record is None else explain_one(self, record)
+
+    def waiting_for(self, job: str | None = None) -> dict[str, Code]:
+        """What each job (or this one) that is queued or between steps waits for. O(n)."""
+        return reasons(self, self.jobs.values() if job is None else filter(None, [self.jobs.get(job)]))
 
     def turns(self) -> list[str]:
         """Queue and admitted jobs in the one order that they have where slots are held per step. O(n log n)."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from engine.core.forecast import Forecast, forecast_all
+from engine.core.forecast import UNKNOWN, Forecast, forecast_all
 
 if TYPE_CHECKING:
     from engine.core.job import JobRecord
@@ -56,9 +56,35 @@ class JobView:
 
 def explain_all(scheduler: Scheduler, at: float) -> dict[str, JobView]:
     positions, forecasts = _positions(scheduler), forecast_all(scheduler, at)
-    name = scheduler.admission.queue.first()
-    head = None if name is None else scheduler.jobs[name]
+    head = _head(scheduler)
     return {job.job: _explain(scheduler, job, positions.get(job.job), head, forecasts[job.job]) for job in scheduler.jobs.values()}
+
+
+def explain_one(scheduler: Scheduler, job: JobRecord) -> JobView:
+    """Without a forecast, but without looking at every job either."""
+    return _explain(scheduler, job, _position(scheduler, job), _head(scheduler), UNKNOWN)
+
+
+def reasons(scheduler: Scheduler, jobs: Iterable[JobRecord]) -> dict[str, Code]:
+    """What each of ``jobs`` that waits for its start or its next rollout waits for. O(1) each."""
+    head = _head(scheduler)
+    return {job.job: _why(scheduler, job, head)[0] for job in jobs if job.phase in ("queued", "idle")}
+
+
+def _head(scheduler: Scheduler) -> JobRecord | None:
+    name = scheduler.admission.queue.first()
+    return None if name is None else scheduler.jobs[name]
+
+
+def _position(scheduler: Scheduler, job: JobRecord) -> int | None:
+    queue, pipeline = scheduler.admission.queue, scheduler.pipeline
+    if job.phase == "queued":
+        place, lines = queue.place(job.job, job.tenant), [queue, pipeline.rollouts]
+    elif job.phase == "idle" and pipeline.is_in_line(job):
+        place, lines = pipeline.place(job), [pipeline.rollouts, queue]
+    else:
+        return _positions(scheduler).get(job.job)
+    return 1 + sum(line.count_before(place) for line in (lines if scheduler.policy.slot_hold == "step" else lines[:1]))
 
 
 def _positions(scheduler: Scheduler) -> dict[str, int]:
