@@ -92,7 +92,12 @@ class EngineChild:
 def variables(settings: EngineSettings) -> Mapping[str, str]:
     """``settings`` as the environment variables that give them back."""
     raw = settings.model_dump(mode="json", exclude={"engine_secret"}, exclude_none=True)
-    return {f"MARLAAS_{name.upper()}": str(value) for name, value in raw.items()}
+    return {f"MARLAAS_{name.upper()}": _text(value) for name, value in raw.items()}
+
+
+def _text(value: Any) -> str:
+    """As ``EngineSettings`` reads it: a mapping is written as name=value, several with spaces between them."""
+    return " ".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _die_with_parent() -> None:
