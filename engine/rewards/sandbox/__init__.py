@@ -30,7 +30,7 @@
 (``Strength.as_dict()`` for status pages). The same from a shell: ``python -m engine.rewards run``.
 """
 
-from engine.rewards.sandbox.client import Sandbox
+from engine.rewards.sandbox.client import Launch, Sandbox
 from engine.rewards.sandbox.strength import SandboxSettings, Strength, TooWeak
 from engine.rewards.sandbox.verdicts import (
     AssertTest,
@@ -55,6 +55,7 @@ __all__ = [
     "ErrorKind",
     "Failed",
     "Graded",
+    "Launch",
     "Limits",
     "NotApplicable",
     "Output",

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,21 @@ _USUAL = Limits()
 _GONE = "the reward-runner ended; try again"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """How the runner process is started: ``prefix`` is a command that ends by executing its arguments, as ``setpriv`` does.
+
+    ``python`` and ``root`` (the folder that holds ``engine``) are for a user who cannot read the engine's own.
+    """
+
+    prefix: tuple[str, ...] = ()
+    python: str = sys.executable
+    root: Path = _ROOT
+
+
 class Sandbox:
-    def __init__(self, settings: SandboxSettings | None = None):
-        self._settings = settings or SandboxSettings()
+    def __init__(self, settings: SandboxSettings | None = None, launch: Launch | None = None):
+        self._settings, self._launch = settings or SandboxSettings(), launch or Launch()
         self._runner: _Runner | None = None
         self._starting = asyncio.Lock()
         self.strength: Strength | None = None
@@ -94,7 +106,7 @@ class Sandbox:
             if self._runner is None or self._runner.gone:
                 if self._runner:
                     await self._runner.close()
-                self._runner = await _Runner.start(self._settings)
+                self._runner = await _Runner.start(self._settings, self._launch)
             return self._runner
 
 
@@ -111,11 +123,11 @@ class _Runner:
         self.strength: Strength
 
     @classmethod
-    async def start(cls, settings: SandboxSettings) -> _Runner:
+    async def start(cls, settings: SandboxSettings, launch: Launch) -> _Runner:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-c", _START, str(_ROOT), str(theirs.fileno()), str(os.getpid())],
+                [*launch.prefix, launch.python, "-I", "-B", "-c", _START, str(launch.root), str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={"LANG": "C.UTF-8"},

@@ -99,6 +99,7 @@ class Nursery:
             await worker.kill()
         worker, _ = await self._spawn()
         self._refill_soon()
+        worker.resume()
         return worker
 
     @property

@@ -45,6 +45,8 @@ def _forget_the_template(finder: object) -> None:
     sys.path_hooks.clear()
     sys.path_importer_cache.clear()
     sys.argv = [""]
+    # The call itself is refused, and modules ask at import: they learn the architecture, and not whose machine this is.
+    os.uname = _uname
     output = io.FileIO(1, "w", closefd=False)
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace")
     sys.stderr = sys.__stderr__ = sys.stdout
@@ -53,6 +55,13 @@ def _forget_the_template(finder: object) -> None:
     faulthandler.register(signal.SIGUSR1, file=2)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
+
+
+_UNAME = os.uname_result(("Linux", "sandbox", "", "", os.uname().machine))
+
+
+def _uname() -> os.uname_result:
+    return _UNAME
 
 
 def _serve() -> None:

@@ -58,7 +58,8 @@ class Guard:
             self._ballast = None
             trace = own_frames(error)
             error.__traceback__ = None
-            return None, _error("memory", "MemoryError: more than the memory limit", trace)
+            words = error.args[0] if error.args and type(error.args[0]) is str else "more than the memory limit"
+            return None, _error("memory", f"MemoryError: {words[:_MESSAGE_CHARACTERS]}", trace)
         except OutOfTime as error:
             return None, _error("timeout", f"no answer within {seconds:g} s", own_frames(error))
         except BadValue as error:
