@@ -138,6 +138,14 @@ def job_request_schema() -> dict[str, Any]:
         "reward": {"type": "string", "description": "A reward's id (rw_…)."},
         "base_model": {"type": "string", "description": "One of GET /models."},
         **{name: model.model_json_schema() for name, model in parts.items()},
+        "environment": {
+            "type": "object",
+            "description": "What happens between a completion's turns. tools: a loop of calls to search and calculator, with limits; "
+            "its search.source is bundled, corpus (dataset: the id of a dataset with title and text) or endpoint (name: one of the "
+            "operator's). stand_in: a wait in the place of a tool, for benchmarks.",
+            "required": ["type"],
+            "properties": {"type": {"type": "string", "enum": ["single_turn", "tools", "stand_in"]}},
+        },
         "seed": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     }
     return {"type": "object", "additionalProperties": False, "required": ["dataset", "reward", "base_model"], "properties": properties}
