@@ -13,7 +13,9 @@ HEAD = struct.Struct("<I")
 
 
 class Forged(Exception):
-    """A frame that no honest worker writes."""
+    """What no honest worker writes. ``reply``: the message that gave it away, where it was one."""
+
+    reply: dict[str, Any] | None = None
 
 
 def encode(message: Any) -> bytes:

@@ -33,10 +33,6 @@ _FORGED = "wrote to the reply channel itself"
 _LAST_WORDS = frozenset({"timeout", "memory"})
 
 
-class _AnsweredTwice(Forged):
-    """The item before the one at hand was answered once more."""
-
-
 @dataclass(slots=True)
 class Request:
     """One call of ``grade``: its verdicts fill up in any order."""
@@ -154,9 +150,10 @@ class Lane:
             await self._lost(Failed(kind="hard_timeout", message=message, line=line))
         except Lost as error:
             await self._lost(self._crash(error))
-        except _AnsweredTwice:
-            await self._revoke()
         except Forged as error:
+            if self._before and error.reply and error.reply.get("ask") == self._name_before:
+                await self._revoke()
+                return
             await self._lost(Failed(kind="protocol", message=f"{_FORGED}: {error}"))
         else:
             if self._asked:
@@ -179,8 +176,6 @@ class Lane:
         return min(self._asked.request.seconds + HARD_GRACE_SECONDS, MAX_CALL_SECONDS)
 
     def _take(self, reply: dict[str, Any]) -> bytes | None:
-        if self._before and reply.get("ask") == self._name_before:
-            raise _AnsweredTwice
         verdict = replies.verdict(reply, ask=self._name)
         self._asked.settle(verdict)
         if type(verdict) is Failed and verdict.kind in _LAST_WORDS:

@@ -186,10 +186,17 @@ class Worker:
             raise Forged(f"a frame of {size} bytes")
         if len(self._buffer) < HEAD.size + size:
             return False
-        if len(self._buffer) > HEAD.size + size:
+        reply = decode(self._buffer[HEAD.size : HEAD.size + size])
+        del self._buffer[: HEAD.size + size]
+        try:
+            return self._take_reply(reply)
+        except Forged as error:
+            error.reply = reply
+            raise
+
+    def _take_reply(self, reply: dict[str, Any]) -> bool:
+        if self._buffer:
             raise Forged("more words than were asked for")
-        reply = decode(self._buffer[HEAD.size :])
-        self._buffer.clear()
         now = self._loop.time()
         quick = now - self._sent_at < _QUICK_SECONDS
         self._deadline = now + self._step_seconds
