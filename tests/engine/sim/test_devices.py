@@ -149,6 +149,17 @@ def test_training_slots_do_not_slow_each_other():
     assert done == [3.0, 5.0]
 
 
+def test_a_trainer_that_is_slowed_for_a_while_loses_that_while():
+    clock, done = VirtualClock(), []
+    trainer = FluidTrainer(clock)
+    trainer.train(10.0, lambda: done.append(clock.now))
+    clock.call_at(4.0, lambda: trainer.slow_down(2.0))
+    clock.call_at(10.0, lambda: trainer.slow_down(1.0))
+    while clock.step():
+        pass
+    assert done == [13.0]
+
+
 def test_overlapping_work_is_busy_time_once():
     meter = BusyMeter()
     meter.began(0.0)
