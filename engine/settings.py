@@ -52,6 +52,8 @@ class EngineSettings(BaseSettings):
     dense_lora: bool = True
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
     search_endpoints: Annotated[dict[str, str], NoDecode] = {}
+    judges: Annotated[dict[str, str], NoDecode] = {}
+    judge_keys: SecretStr = SecretStr("")
     start_deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     call_deadline_seconds: Annotated[float, Field(gt=0)] = 60.0
 
@@ -80,6 +82,24 @@ class EngineSettings(BaseSettings):
             if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name) or urlsplit(url).scheme not in ("http", "https"):
                 raise ValueError("write it as wiki=https://en.wikipedia.org/w/api.php, several with spaces between them")
         return {name: url for name, _, url in named}
+
+    @field_validator("judges", mode="before")
+    @classmethod
+    def _named_judges(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        named = [part.partition("=") for part in value.split()]
+        for name, _, place in named:
+            if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name) or not re.fullmatch(r"[^@\s]+@https?://[^@\s]+", place):
+                raise ValueError("write it as strict=MODEL@http://judge.example:8000/v1, several with spaces between them")
+        return {name: place for name, _, place in named}
+
+    @field_validator("judge_keys")
+    @classmethod
+    def _named_keys(cls, value: SecretStr) -> SecretStr:
+        if any(not name or not key for name, _, key in (part.partition("=") for part in value.get_secret_value().split())):
+            raise ValueError("write it as strict=KEY, several with spaces between them")
+        return value
 
     @field_validator("regime")
     @classmethod

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError, field_val
 
 from engine.blob_spec import BlobRef
 from engine.environment_spec import Environment, SearchEndpoint, SingleTurn, Tools, without_tags
-from engine.grader_spec import Grader, MathGrader, NumericGrader, StringCheckGrader, field_problem  # noqa: F401
+from engine.grader_spec import Grader, JudgeGrader, MathGrader, NumericGrader, StringCheckGrader, field_problem, parts_of  # noqa: F401
 from engine.older_specs import as_said_now
 from engine.strict import SpecError, dotted
 from engine.strict import Strict as _Strict
@@ -149,6 +149,7 @@ class ModelInfo(_Strict):
     weights_sha256: str = ""
     description: str = ""
     search_endpoints: tuple[str, ...] = ()
+    judges: tuple[str, ...] = ()
 
 
 def parse_job(raw: Any) -> JobSpec:
@@ -203,6 +204,10 @@ def check_against(spec: JobSpec, model: ModelInfo) -> None:
     if isinstance(source, SearchEndpoint) and source.name not in model.search_endpoints:
         offered = ", ".join(model.search_endpoints) or "none"
         problems.append(("environment.search.source.name", f"this engine has no search endpoint {source.name}; it offers {offered}"))
+    for prefix, part in parts_of(spec.grader):
+        if isinstance(part, JudgeGrader) and part.model not in model.judges:
+            offered = ", ".join(model.judges) or "none"
+            problems.append((f"grader.{prefix}model", f"this engine has no judge {part.model}; its operator offers {offered}"))
     if problems:
         raise SpecError(problems)
 

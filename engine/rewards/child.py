@@ -25,7 +25,9 @@ _PR_SET_PDEATHSIG = 1
 _PROSE = re.compile(r"#|(?<![\\a-zA-Z])[a-zA-Z]{3,}")
 
 # Longer texts without any words are a model that repeats itself; read as one formula they take the parser minutes.
-_MAX_BARE_CHARACTERS = 400
+_MAX_BARE_CHARACTERS = 120
+# 10^610^610…: no answer to anything, and more digits than there is memory.
+_TOWER = re.compile(r"\^[\s{(]*\d[\d.]*[\s})]*\^[\s{(]*\d")
 _FORMULA = re.compile(r"\$[^$]{1,500}\$|\\\([^$]{1,500}?\\\)|\\boxed\{[^$]{0,500}\}")
 _OR = re.compile(r"[\s,;]*(?:(?:or|maybe|perhaps|possibly|even|either)[\s,;]*)+|[\s,;]+", re.IGNORECASE)
 
@@ -68,7 +70,7 @@ def _math() -> Answer:
         if not expected:
             return {"invalid": f"the reference {request['reference'][:80]!r} is no mathematical expression"}
         answer = request["answer"]
-        if _takes_back(answer):
+        if _takes_back(answer) or (_TOWER.search(answer) and not _TOWER.search(request["reference"])):
             return {"value": False}
         value = read(answer)
         return {"value": bool(value) and bool(verify(expected, value, timeout_seconds=None))}

@@ -41,6 +41,8 @@ class Judge(Protocol):
         """The judge's answer, asked for in the shape of a JSON ``schema``. Raises ``GradingFailed``."""
         ...
 
+    async def close(self) -> None: ...
+
 
 async def score(judge: Judge, grader: ScoreModelGrader, sample: Sample, item: Mapping[str, Any], *, owner: str) -> GradeResult:
     low, high = grader.range
@@ -148,6 +150,23 @@ class HttpJudge:
         if reply.status != 200:
             raise GradingFailed(JUDGE, f"the judge answers with status {reply.status}", retry=True)
         return _completion(reply.body, messages)
+
+    async def close(self) -> None:
+        await self.outbound.close()
+
+
+def listed(judges: Mapping[str, str], keys: str) -> dict[str, Judge]:
+    """The operator's judges, by name. ``judges``: name → ``model@base URL``; ``keys``: ``name=key`` of those that want one.
+
+    They alone may lie in a private network: the operator says where they are, no tenant does.
+    """
+    known = dict(part.split("=", 1) for part in keys.split())
+    found: dict[str, Judge] = {}
+    for name, place in judges.items():
+        model, _, url = place.partition("@")
+        outbound = Outbound(allowed=lambda address: True)
+        found[name] = HttpJudge(outbound=outbound, base_url=url.rstrip("/"), model=model, api_key=known.get(name, ""))
+    return found
 
 
 def _completion(body: bytes, messages: Sequence[Mapping[str, str]]) -> JudgeReply:

@@ -91,8 +91,9 @@ class GraderPool:
     async def close(self) -> None:
         await self._math.close()
         await self._text.close()
-        if self._outbound is not None:
-            await self._outbound.close()
+        for part in (self._outbound, self._sandbox, *self._judges.values()):
+            if part is not None:
+                await part.close()
 
     async def grade(
         self,

@@ -13,7 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 from engine.blobs import BlobStore
 from engine.ports import Aborted, AdapterRef, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot
+from engine.rewards.judge import listed
 from engine.rewards.pool import GraderPool
+from engine.rewards.sandbox import Sandbox
 from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
 from engine.rollout.sampling import EVALUATION_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
@@ -30,6 +32,11 @@ EXTRA_ADAPTERS = 2
 # Sequences in one batch of the sampler: room for several jobs' steps beside one another, within this many bytes of logits.
 LOGITS_BYTES = 64 * 2**20
 FEWEST_SEQUENCES, MOST_SEQUENCES = 256, 1024
+
+
+def _grading(settings: Any) -> GraderPool:
+    """Starts nothing: the sandbox and the grading processes come up with the first job that needs them."""
+    return GraderPool(sandbox=Sandbox(), judges=listed(settings.judges, settings.judge_keys.get_secret_value()))
 
 
 def sequences_at_once(vocabulary: int) -> int:
@@ -95,7 +102,7 @@ class RolloutWorker:
         searches = Searches.of(
             blob_path=BlobStore(settings.blobs_dir).path, folder=settings.runtime_dir / "search", endpoints=settings.search_endpoints
         )
-        return cls(sampler=await VllmSampler.start(config), tokens=tokens, grading=GraderPool(), searches=searches)
+        return cls(sampler=await VllmSampler.start(config), tokens=tokens, grading=_grading(settings), searches=searches)
 
     async def close(self) -> None:
         for job in list(self._running):

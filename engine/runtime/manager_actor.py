@@ -100,4 +100,5 @@ def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:
         max_rank=settings.max_rank,
         max_context_tokens=settings.max_context_tokens,
     )
-    return info.model_copy(update={"search_endpoints": tuple(sorted(settings.search_endpoints))})
+    offered = {"search_endpoints": tuple(sorted(settings.search_endpoints)), "judges": tuple(sorted(settings.judges))}
+    return info.model_copy(update=offered)

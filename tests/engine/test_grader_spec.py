@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.grader_spec import TYPES, Grader, parse_grader, shown, template_problems
-from engine.spec import SpecError, parse_job
+from engine.spec import SpecError, check_against, parse_job
+from tests.engine.world import MODEL
 
 GRADE = "def grade(sample, item):\n    return 1\n"
 MESSAGES = [{"role": "user", "content": "{{sample.output_text}}"}]
@@ -166,3 +167,19 @@ def test_any_configuration_is_refused_with_a_field_or_is_a_grader(type, changes)
         assert all(field and message for field, message in refused.problems)
     else:
         assert isinstance(grader, Grader.__origin__)
+
+
+@pytest.mark.parametrize(
+    ("grader", "field"),
+    [(good("score_model", model="mild"), "grader.model"), (multi("a", a=good("label_model", model="mild")), "grader.graders.a.model")],
+)
+def test_a_judge_that_the_engine_does_not_offer_is_refused_before_the_job(grader, field):
+    blob = {"sha256": "0" * 64, "bytes": 0}
+    dataset, lora = {"version": "1", "train": blob, "train_rows": 64}, {"target_modules": MODEL.target_modules, "rank": 1}
+    spec = {"base_model": MODEL.name, "dataset": dataset, "lora": lora, "rollout": {"max_prompt_tokens": 8, "max_new_tokens": 8}}
+    job = parse_job({**spec, "grader": grader})
+    with pytest.raises(SpecError) as refused:
+        check_against(job, MODEL.model_copy(update={"judges": ("strict",)}))
+
+    assert "offers strict" in dict(refused.value.problems)[field]
+    check_against(job, MODEL.model_copy(update={"judges": ("mild", "strict")}))

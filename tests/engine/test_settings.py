@@ -82,3 +82,22 @@ def test_a_search_endpoint_without_name_or_web_address_is_refused(monkeypatch, v
 
     with pytest.raises(SettingsError, match=r"MARLAAS_SEARCH_ENDPOINTS=.*: write it as wiki=https"):
         settings.load()
+
+
+def test_judges_are_named_models_at_an_address_and_their_keys_are_secret(monkeypatch):
+    monkeypatch.setenv("MARLAAS_JUDGES", "strict=qwen/72b@http://10.0.0.7:8000/v1 mild=small@https://judge.example/v1")
+    monkeypatch.setenv("MARLAAS_JUDGE_KEYS", "mild=sk-1")
+    loaded = settings.load()
+
+    assert loaded.judges == {"strict": "qwen/72b@http://10.0.0.7:8000/v1", "mild": "small@https://judge.example/v1"}
+    assert "sk-1" not in repr(loaded)
+
+
+@pytest.mark.parametrize(
+    "value", ["strict=http://judge.example/v1", "Strict=m@http://judge.example", "strict=m@ftp://judge.example", "m@http://x"]
+)
+def test_a_judge_without_name_model_or_address_is_refused(monkeypatch, value):
+    monkeypatch.setenv("MARLAAS_JUDGES", value)
+
+    with pytest.raises(SettingsError, match=r"MARLAAS_JUDGES=.*: write it as strict=MODEL@"):
+        settings.load()

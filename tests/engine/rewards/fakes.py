@@ -28,6 +28,8 @@ class FakeJudge:
             raise answer
         return JudgeReply(text=answer, tokens=10)
 
+    async def close(self) -> None: ...
+
 
 @dataclass(kw_only=True)
 class FakeSandbox:
@@ -47,3 +49,5 @@ class FakeSandbox:
     async def run_code(self, code: str, tests: Sequence[CodeTest], limits: Limits | None = None) -> list[TestOutcome]:
         self.code.append(code)
         return [self.passes(code, test) for test in tests]
+
+    async def close(self) -> None: ...

@@ -7,7 +7,7 @@ import pytest
 
 from engine.grader_spec import LabelModelGrader, SamplingParams, ScoreModelGrader, parse_grader
 from engine.rewards.graders import GradeResult, GradingFailed
-from engine.rewards.judge import HttpJudge, framed
+from engine.rewards.judge import HttpJudge, framed, listed
 from engine.rewards.outbound import Outbound
 from engine.rewards.pool import GraderPool
 from tests.engine.rewards.fakes import FakeJudge
@@ -143,3 +143,14 @@ async def test_a_judges_failure_may_be_tried_again(answer):
     with pytest.raises(GradingFailed) as failed:
         await complete(Server(answers=lambda _: answer))
     assert (failed.value.kind, failed.value.retry) == ("judge", True)
+
+
+async def test_the_operators_judges_may_lie_in_a_private_network_and_have_their_own_keys():
+    server = Server(answers=lambda _: completion())
+    async with server.running():
+        judge = listed({"strict": f"big@http://127.0.0.1:{server.port}/v1/"}, "mild=no strict=k3y")["strict"]
+        reply = await judge.complete([{"role": "user", "content": "?"}], params=SamplingParams(), schema={}, owner="a")
+        await judge.close()
+
+    assert reply.text == "{}"
+    assert (server.asked[0].line, server.asked[0].headers["authorization"]) == ("POST /v1/chat/completions HTTP/1.1", "Bearer k3y")
