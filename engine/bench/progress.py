@@ -37,7 +37,7 @@ class Screen:
 
     def stage(self, text: str) -> None:
         """What goes on between the runs."""
-        self._console.print(f"[dim]{text}[/dim]")
+        self._console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def run(self, name: str, steps: int) -> Iterator[Callable[[Run], None]]:
@@ -56,4 +56,5 @@ class Screen:
             self._progress.remove_task(task)
             if self._runs is not None:
                 self._progress.advance(self._runs)
-            self._console.print(f"{name:<44}{done:>5} of {steps} steps in {self._clock() - began:6.1f} s")
+            line = f"{name:<44}{done:>5} of {steps} steps in {self._clock() - began:6.1f} s"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
