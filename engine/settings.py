@@ -43,6 +43,7 @@ class EngineSettings(BaseSettings):
     train_cores: str | None = None
     rollout_replicas: Annotated[int, Field(ge=1, le=64)] = 1
     train_ranks: Annotated[int, Field(ge=1, le=64)] = 1
+    train_groups: Annotated[int, Field(ge=1, le=64)] = 1
     job_slots: Annotated[int, Field(ge=1, le=128)] = 8
     max_rank: Annotated[int, Field(ge=1, le=512)] = 16
     max_context_tokens: Annotated[int | None, Field(ge=16)] = None
@@ -50,6 +51,8 @@ class EngineSettings(BaseSettings):
     kv_gib: Annotated[float | None, Field(gt=0, le=4096)] = None
     train_activation_gib: Annotated[float, Field(gt=0, le=4096)] = 2.0
     dense_lora: bool = True
+    reward_sandbox: Literal["auto", "bwrap", "plain", "weak"] = "auto"
+    reward_workers: Annotated[int, Field(ge=1, le=1024)] = 64
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
     search_endpoints: Annotated[dict[str, str], NoDecode] = {}
     judges: Annotated[dict[str, str], NoDecode] = {}

@@ -96,12 +96,13 @@ def regime(name: str, *, slots: int, kv_budget_bytes: int | None = None, **chang
     return Policy(**{"max_active": slots, "kv_budget_bytes": kv_budget_bytes, **make, **changes})
 
 
-def shipped(name: str, *, slots: int, kv_budget_bytes: int | None) -> Policy:
+def shipped(name: str, *, slots: int, kv_budget_bytes: int | None, train_slots: int = 1) -> Policy:
     """What an engine starts with: the named regime, and of ``marlaas``, the one for tenants, what bounds their wait for each other.
 
     The paper's FIFO with places for life would let a small job wait for whole large ones.
     """
-    return regime(name, slots=slots, kv_budget_bytes=kv_budget_bytes, **(FOR_TENANTS if name == "marlaas" else {}))
+    changes = FOR_TENANTS if name == "marlaas" else {}
+    return regime(name, slots=slots, kv_budget_bytes=kv_budget_bytes, train_slots=train_slots, **changes)
 
 
 FOR_TENANTS: dict[str, Any] = {"admission_order": "fair", "kv_hold": "rollout", "slot_hold": "step"}

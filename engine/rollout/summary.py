@@ -6,46 +6,56 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from engine.events import EvalData, RolloutSummary
 from engine.rollout.episodes import Played, Span
+from engine.trajectory import Trajectory
 
 
 def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: float) -> RolloutSummary:
     """``played`` in batch order. The phases add up to the batch's duration: ``reward_seconds`` while it was graded and nothing else of it
     was under way, ``env_seconds`` while nothing of it was sampled but some waited for their tools, ``rollout_seconds`` all the rest.
-    Lengths are of sampled tokens. Rewards are over valid gradings; 0 when there is none.
     """
-    trajectories = [p.trajectory for p in played]
-    rewards = [t.reward for t in trajectories if t.reward is not None]
-    groups = [[t.reward for t in trajectories[i : i + group_size]] for i in range(0, len(trajectories), group_size)]
-    lengths = [t.sampled_tokens for t in trajectories]
     env_seconds, reward_seconds = _env_and_reward_seconds(played)
     return RolloutSummary(
-        completions=len(played),
-        reward_mean=statistics.fmean(rewards) if rewards else 0.0,
-        reward_std=statistics.pstdev(rewards) if rewards else 0.0,
-        reward_min=min(rewards, default=0.0),
-        reward_max=max(rewards, default=0.0),
-        invalid=len(played) - len(rewards),
-        truncated=sum(t.finish_reason == "length" for t in trajectories),
-        groups=len(groups),
-        groups_all_right=sum(all(r is not None and r >= 1 for r in group) for group in groups),
-        groups_all_wrong=sum(all(r is not None and r <= 0 for r in group) for group in groups),
-        length_mean=statistics.fmean(lengths),
-        length_max=max(lengths),
-        prompt_tokens=sum(len(t.prompt_ids) for t in trajectories),
-        sampled_tokens=sum(lengths),
+        **contents([p.trajectory for p in played], group_size=group_size),
         cached_tokens=sum(p.cached_tokens for p in played),
-        env_tokens=sum(t.added_tokens for t in trajectories),
-        turns_mean=statistics.fmean(len(t.turns) or 1 for t in trajectories),
-        tool_calls=sum(len(t.tool_calls) for t in trajectories),
-        tool_failures=dict(Counter(call.error for t in trajectories for call in t.tool_calls if call.error)),
-        tool_seconds=sum(call.seconds for t in trajectories for call in t.tool_calls),
         rollout_seconds=max(p.grading[1] for p in played) - started_at - env_seconds - reward_seconds,
         env_seconds=env_seconds,
         reward_seconds=reward_seconds,
     )
+
+
+def contents(trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str, Any]:
+    """The fields of ``RolloutSummary`` that the trajectories tell, in batch order.
+
+    Lengths are of sampled tokens. Rewards are over valid gradings; 0 when there is none.
+    """
+    rewards = [t.reward for t in trajectories if t.reward is not None]
+    groups = [[t.reward for t in trajectories[i : i + group_size]] for i in range(0, len(trajectories), group_size)]
+    lengths = [t.sampled_tokens for t in trajectories]
+    return {
+        "completions": len(trajectories),
+        "reward_mean": statistics.fmean(rewards) if rewards else 0.0,
+        "reward_std": statistics.pstdev(rewards) if rewards else 0.0,
+        "reward_min": min(rewards, default=0.0),
+        "reward_max": max(rewards, default=0.0),
+        "invalid": len(trajectories) - len(rewards),
+        "truncated": sum(t.finish_reason == "length" for t in trajectories),
+        "groups": len(groups),
+        "groups_all_right": sum(all(r is not None and r >= 1 for r in group) for group in groups),
+        "groups_all_wrong": sum(all(r is not None and r <= 0 for r in group) for group in groups),
+        "length_mean": statistics.fmean(lengths),
+        "length_max": max(lengths),
+        "prompt_tokens": sum(len(t.prompt_ids) for t in trajectories),
+        "sampled_tokens": sum(lengths),
+        "env_tokens": sum(t.added_tokens for t in trajectories),
+        "turns_mean": statistics.fmean(len(t.turns) or 1 for t in trajectories),
+        "tool_calls": sum(len(t.tool_calls) for t in trajectories),
+        "tool_failures": dict(Counter(call.error for t in trajectories for call in t.tool_calls if call.error)),
+        "tool_seconds": sum(call.seconds for t in trajectories for call in t.tool_calls),
+    }
 
 
 def _env_and_reward_seconds(played: Sequence[Played]) -> tuple[float, float]:

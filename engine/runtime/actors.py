@@ -34,8 +34,10 @@ class Actors:
         settings = self._settings
         for replica in range(settings.rollout_replicas):
             self._create(names.rollout(replica), RolloutActor, settings, replica, self._factories.rollout, accelerators=self._share())
-        for rank in range(settings.train_ranks):
-            self._create(names.train(rank), TrainActor, settings, rank, self._factories.train, accelerators=self._share())
+        for group in range(settings.train_groups):
+            for rank in range(settings.train_ranks):
+                name = names.train(group, rank)
+                self._create(name, TrainActor, settings, rank, self._factories.train, name, accelerators=self._share())
         self._create(names.MANAGER, ManagerActor, settings)
         self._create(names.HTTP, HttpActor, settings)
 
@@ -45,7 +47,7 @@ class Actors:
         if resource is None:
             return 0.0
         present = ray.cluster_resources().get(resource, 0)
-        wanted = self._settings.rollout_replicas + self._settings.train_ranks
+        wanted = self._settings.rollout_replicas + self._settings.train_groups * self._settings.train_ranks
         return 1.0 if present >= wanted else present / wanted
 
     def _create(self, name: str, kind: type, *args: Any, accelerators: float = 0.0) -> None:

@@ -19,6 +19,7 @@ from engine.runtime import names, process, rollout_pool, train_group
 from engine.runtime.readiness import Health, Readiness
 from engine.runtime.rollout_pool import RolloutPool
 from engine.runtime.train_group import TrainGroup
+from engine.runtime.train_pool import TrainPool
 from engine.settings import EngineSettings
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ class ManagerActor:
     def __init__(self, settings: EngineSettings):
         process.enter("manager", settings)
         self._settings = settings
-        self._readiness = Readiness({PART: RESTORING, rollout_pool.PART: rollout_pool.LOADING, train_group.PART: train_group.LOADING})
+        trainers = dict.fromkeys(trainer_parts(settings), train_group.LOADING)
+        self._readiness = Readiness({PART: RESTORING, rollout_pool.PART: rollout_pool.LOADING, **trainers})
         self._starting = asyncio.get_running_loop().create_task(self._start())
 
     async def _start(self) -> Manager:
@@ -56,18 +58,23 @@ class ManagerActor:
             "start_deadline_seconds": settings.start_deadline_seconds,
         }
         samplers = [names.find(names.rollout(i)) for i in range(settings.rollout_replicas)]
-        ranks = [names.find(names.train(i)) for i in range(settings.train_ranks)]
+        trainers = [
+            TrainGroup(self._ranks_of(group), self._readiness, part=part, **deadlines) for group, part in enumerate(trainer_parts(settings))
+        ]
         return Manager(
             root=settings.engine_dir,
             blobs=BlobStore(settings.blobs_dir),
             model=model_info(settings, files),
             tokenizer=files.path / "tokenizer.json",
-            policy=shipped(settings.regime, slots=settings.job_slots, kv_budget_bytes=settings.kv_bytes),
+            policy=shipped(settings.regime, slots=settings.job_slots, kv_budget_bytes=settings.kv_bytes, train_slots=settings.train_groups),
             rollout=RolloutPool(samplers, self._readiness, **deadlines),
-            train=TrainGroup(ranks, self._readiness, **deadlines),
+            train=TrainPool(trainers),
             clock=SystemClock(),
             epoch=claimed,
         )
+
+    def _ranks_of(self, group: int) -> list[Any]:
+        return [names.find(names.train(group, rank)) for rank in range(self._settings.train_ranks)]
 
     async def call(self, method: str, *args: Any, **named: Any) -> Any:
         """One of ``names.MANAGER_METHODS``. Raises ``engine.errors.EngineError`` for refusals."""
@@ -89,6 +96,11 @@ class ManagerActor:
     async def next_health(self, revision: int, wait_seconds: float) -> Health:
         """See ``Readiness.next``."""
         return await self._readiness.next(revision, wait_seconds=wait_seconds)
+
+
+def trainer_parts(settings: EngineSettings) -> list[str]:
+    """The names of the training groups among the engine's parts."""
+    return [train_group.PART if group == 0 else f"{train_group.PART} {group + 1}" for group in range(settings.train_groups)]
 
 
 def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:

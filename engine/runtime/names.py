@@ -31,8 +31,8 @@ def rollout(replica: int) -> str:
     return f"rollout-{replica}"
 
 
-def train(rank: int) -> str:
-    return f"trainer-{rank}"
+def train(group: int, rank: int) -> str:
+    return f"trainer-{rank}" if group == 0 else f"trainer-{group}-{rank}"
 
 
 def find(name: str) -> Any:

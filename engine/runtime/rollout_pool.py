@@ -15,6 +15,7 @@ from typing import Any
 import ray
 
 from engine.ports import EvalRequest, PortError, RolloutRequest, RolloutResult
+from engine.rollout import spread
 from engine.runtime.calls import Died, Overdue, answer
 from engine.runtime.fence import Superseded
 from engine.runtime.readiness import Readiness
@@ -57,10 +58,19 @@ class RolloutPool:
         await asyncio.gather(*self._followers, return_exceptions=True)
 
     async def rollout(self, request: RolloutRequest) -> RolloutResult:
-        return await self._work("rollout", request)
+        """The prompts are spread over the live replicas. When one part fails, all do: whoever asked aborts what is left of them."""
+        replicas = await self._live(request.adapter.job)
+        shares = spread.parts(request, len(replicas))
+        works = [asyncio.ensure_future(self._work("rollout", share, on)) for share, on in zip(shares, replicas, strict=False)]
+        try:
+            results = await asyncio.gather(*works)
+        finally:
+            for work in works:
+                work.cancel()
+        return results[0] if len(results) == 1 else await asyncio.to_thread(spread.joined, results)
 
     async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
-        return await self._work("evaluate", request)
+        return await self._work("evaluate", request, (await self._live(request.adapter.job))[0])
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
         live = [replica for replica in self._replicas if replica.alive.is_set()]
@@ -91,8 +101,7 @@ class RolloutPool:
             total["kv_used"] /= len(answers)
         return {"replicas": len(self._replicas), "replicas_alive": len(live), **total}
 
-    async def _work(self, method: str, request: RolloutRequest | EvalRequest) -> Any:
-        replica = await self._choose(request.adapter.job)
+    async def _work(self, method: str, request: RolloutRequest | EvalRequest, replica: _Replica) -> Any:
         what = f"sampler {replica.index}: {method} of {request.adapter.name}"
         process_id = replica.process_id
         replica.outstanding += 1
@@ -109,8 +118,8 @@ class RolloutPool:
         finally:
             replica.outstanding -= 1
 
-    async def _choose(self, job: str) -> _Replica:
-        """The least busy live replica; among equals the one that knows this job's last adapter."""
+    async def _live(self, job: str) -> list[_Replica]:
+        """The live replicas, once there is one: the least busy first; among equals the one that knows this job's last adapter."""
         async with self._any_alive:
             try:
                 async with asyncio.timeout(self._start_deadline):
@@ -118,9 +127,9 @@ class RolloutPool:
             except TimeoutError:
                 raise PortError(f"no sampler came up within {self._start_deadline:g} s") from None
         live = [replica for replica in self._replicas if replica.alive.is_set()]
-        chosen = min(live, key=lambda r: (r.outstanding, r.index != self._last.get(job)))
-        self._last[job] = chosen.index
-        return chosen
+        live.sort(key=lambda r: (r.outstanding, r.index != self._last.get(job)))
+        self._last[job] = live[0].index
+        return live
 
     async def _everywhere(self, method: str, job: str, *rest: Any) -> None:
         """A dead replica has nothing to abort or unload."""

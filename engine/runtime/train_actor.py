@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 class TrainActor:
-    def __init__(self, settings: EngineSettings, rank: int, factory: str):
+    def __init__(self, settings: EngineSettings, rank: int, factory: str, name: str):
         threads = max(1, len(settings.train_core_ids))
-        process.enter(f"trainer-{rank}", settings, cores=settings.train_core_ids, threads=threads)
+        process.enter(name, settings, cores=settings.train_core_ids, threads=threads)
         self._settings = settings
         self._rank = rank
         self._fence = Fence()

@@ -29,13 +29,22 @@ SLOWEST_RESTART_SECONDS = 30.0
 
 
 class TrainGroup:
-    """One call at a time, on all ranks in the same order. Raises ``PortError`` as ports do."""
+    """One call at a time, on all ranks in the same order. Raises ``PortError`` as ports do. ``part``: its name among the ready parts."""
 
     def __init__(
-        self, handles: list[Any], readiness: Readiness, *, epoch: int, call_deadline_seconds: float, start_deadline_seconds: float
+        self,
+        handles: list[Any],
+        readiness: Readiness,
+        *,
+        epoch: int,
+        call_deadline_seconds: float,
+        start_deadline_seconds: float,
+        part: str = PART,
     ):
         self._handles = handles
         self._readiness = readiness
+        self._part = part
+        self.outstanding = 0
         self._epoch = epoch
         self._call_deadline = call_deadline_seconds
         self._start_deadline = start_deadline_seconds
@@ -57,14 +66,21 @@ class TrainGroup:
         return await self._call("step", payload, deadline_seconds=request.deadline_seconds + GRACE_SECONDS, what=what)
 
     async def _call(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
-        async with self._turn:
-            await self._wait_formed()
-            try:
-                return (await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what))[0]
-            except (Died, Overdue) as error:
-                self._formed.clear()
-                self._broken.set()
-                raise PortError(error.reason) from error
+        self.outstanding += 1
+        try:
+            async with self._turn:
+                return await self._call_in_turn(method, *args, deadline_seconds=deadline_seconds, what=what)
+        finally:
+            self.outstanding -= 1
+
+    async def _call_in_turn(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
+        await self._wait_formed()
+        try:
+            return (await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what))[0]
+        except (Died, Overdue) as error:
+            self._formed.clear()
+            self._broken.set()
+            raise PortError(error.reason) from error
 
     async def _wait_formed(self) -> None:
         try:
@@ -93,7 +109,7 @@ class TrainGroup:
                 logger.warning("%s", error.reason)
             except PortError as error:
                 logger.error("trainer: %s", error.reason)
-                self._readiness.set(PART, LOADING, failure=error.reason)
+                self._readiness.set(self._part, LOADING, failure=error.reason)
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, SLOWEST_RESTART_SECONDS)
             self._formed.clear()
@@ -109,7 +125,7 @@ class TrainGroup:
             await self._gather(generation=self._epoch)
         self._broken.clear()
         self._formed.set()
-        self._readiness.set(PART, None)
+        self._readiness.set(self._part, None)
         logger.info("trainer group of %d ranks %s", len(self._handles), "adopted" if adopt else "formed")
 
     async def _gather(self, generation: int) -> None:
@@ -127,7 +143,7 @@ class TrainGroup:
             for wait in waits:
                 wait.cancel()
         self._formed.clear()
-        self._readiness.set(PART, LOADING)
+        self._readiness.set(self._part, LOADING)
 
     async def _hold(self, handle: Any) -> None:
         with contextlib.suppress(PortError):

@@ -155,3 +155,19 @@ def _address(hexadecimal: str) -> str:
     octets = [int(host[-8:][i : i + 2], 16) for i in (6, 4, 2, 0)]
     prefix = "[::ffff:" if len(host) == 32 and host[:24] == "0000000000000000FFFF0000" else ""
     return prefix + ".".join(map(str, octets)) if len(host) == 8 or prefix else f"[{host}]"
+
+
+def test_two_samplers_and_two_trainers_share_the_work(tmp_path):
+    with running_engine(tmp_path, module=MODULE, rollout_replicas=2, train_groups=2) as engine:
+        views = engine.play(["add", "max", "reverse"])
+        status = engine.run(_status(engine))
+
+    assert {view.state for view in views.values()} == {"succeeded"}
+    assert _steps_once(views)
+    assert (status["policy"]["train_slots"], status["sampler"]["replicas_alive"]) == (2, 2)
+    assert engine.violations() == []
+
+
+async def _status(engine):
+    async with engine.client() as client:
+        return await client.status()

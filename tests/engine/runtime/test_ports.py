@@ -33,7 +33,8 @@ def actors(local_ray, ray_settings):
 
     def make(kind: type, number: int, factory: str) -> Any:
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 1000, "lifetime": "detached"}
-        return ray.remote(kind).options(name=f"{factory}-{number}", **options).remote(ray_settings, number, f"{WORKERS}:{factory}")
+        name = [f"trainer-{number}"] if kind is TrainActor else []
+        return ray.remote(kind).options(name=f"{factory}-{number}", **options).remote(ray_settings, number, f"{WORKERS}:{factory}", *name)
 
     samplers = [make(RolloutActor, i, "FakeRolloutWorker") for i in range(2)]
     ranks = [make(TrainActor, i, "FakeTrainWorker") for i in range(2)]
