@@ -32,7 +32,7 @@ def verdict(reply: dict[str, Any], *, ask: str) -> Verdict:
 
 
 def failed(raw: Any) -> Failed:
-    if type(raw) is not dict or raw.get("kind") not in _TOLD_KINDS:
+    if type(raw) is not dict or type(raw.get("kind")) is not str or raw["kind"] not in _TOLD_KINDS:
         raise Forged("an error of no known kind")
     trace = raw.get("trace")
     if type(trace) is not list or len(trace) > _TRACE_FRAMES:
