@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 async def _run(options: argparse.Namespace) -> int:
     # As the engine's own rewards come, by value; a byte that is no UTF-8 is a syntax error of the reward's, not ours.
     source = options.source.read_bytes().decode("utf-8", "surrogateescape")
-    items = [_item(line, number) for number, line in enumerate(options.items.read_text().splitlines(), start=1) if line.strip()]
+    items = [_item(line, number) for number, line in enumerate(options.items.read_text().split("\n"), start=1) if line.strip()]
     limits = Limits(call_seconds=options.call_seconds, max_losses=max(1, len(items)))
     sandbox = Sandbox(SandboxSettings(tier=options.tier))
     try:

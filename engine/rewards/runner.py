@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -37,6 +38,9 @@ def main(socket_fd: int, engine_pid: int) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     # Ctrl-C in the engine's terminal is the engine's affair.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Four descriptors for each worker.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     asyncio.run(_serve(socket.socket(fileno=socket_fd), engine_pid))
 
 

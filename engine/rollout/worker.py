@@ -15,7 +15,7 @@ from engine.blobs import BlobStore
 from engine.ports import Aborted, AdapterRef, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot
 from engine.rewards.judge import listed
 from engine.rewards.pool import GraderPool
-from engine.rewards.sandbox import Sandbox
+from engine.rewards.sandbox import Sandbox, SandboxSettings
 from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
 from engine.rollout.sampling import EVALUATION_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
@@ -36,7 +36,10 @@ FEWEST_SEQUENCES, MOST_SEQUENCES = 256, 1024
 
 def _grading(settings: Any) -> GraderPool:
     """Starts nothing: the sandbox and the grading processes come up with the first job that needs them."""
-    return GraderPool(sandbox=Sandbox(), judges=listed(settings.judges, settings.judge_keys.get_secret_value()))
+    return GraderPool(
+        sandbox=Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=settings.reward_workers)),
+        judges=listed(settings.judges, settings.judge_keys.get_secret_value()),
+    )
 
 
 def sequences_at_once(vocabulary: int) -> int:

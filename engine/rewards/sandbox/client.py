@@ -48,6 +48,7 @@ class Sandbox:
         self._settings, self._launch = settings or SandboxSettings(), launch or Launch()
         self._runner: _Runner | None = None
         self._starting = asyncio.Lock()
+        self._closed = False
         self.strength: Strength | None = None
 
     async def start(self) -> Strength:
@@ -57,6 +58,8 @@ class Sandbox:
         return runner.strength
 
     async def close(self) -> None:
+        """End the runner and all its workers. What is asked afterwards is ``unavailable``."""
+        self._closed = True
         async with self._starting:
             runner, self._runner = self._runner, None
             if runner:
@@ -103,6 +106,8 @@ class Sandbox:
 
     async def _running(self) -> _Runner:
         async with self._starting:
+            if self._closed:
+                raise ConnectionError("the sandbox is closed")
             if self._runner is None or self._runner.gone:
                 if self._runner:
                     await self._runner.close()

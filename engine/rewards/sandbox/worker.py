@@ -23,6 +23,8 @@ from engine.rewards.sandbox.verdicts import MAX_OUTPUT_BYTES
 MAX_REPLY_BYTES = 64 * 1024
 # Python allocates this much for each read: beyond malloc's threshold (128 kB) that is a mapping of its own, ten times as slow.
 _READ_BYTES = 32 * 1024
+# select() takes no larger descriptors.
+_SELECTABLE = 1024
 _QUICK_SECONDS, _STAY_SECONDS = 0.0002, 0.001
 _LOG_BYTES_PER_TURN = 2**20
 _LOG_PAUSE_SECONDS = 0.01
@@ -205,7 +207,7 @@ class Worker:
             self._finish(None)
             return False
         self._send(following)
-        return quick and not self._unsent
+        return quick and not self._unsent and self._replies_fd < _SELECTABLE
 
     def _send(self, request: bytes) -> None:
         self._unsent = memoryview(request)
