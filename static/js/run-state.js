@@ -1,5 +1,6 @@
 // The run page's truth: a pure function of the job's numbered events. First load, live updates and reconnects all go through `absorb`.
 // Events at or below `seq` are ignored, a jump beyond seq + 1 stops with `gap`, so no event is lost and none counts twice.
+import { clock } from "./format.js";
 
 export function initial({ steps, submittedAt = null, state = "submitted" }) {
   return {
@@ -43,6 +44,9 @@ const phase = (draft, name, at, more = {}) => {
   draft.phase = { name, since: at, version: null, attempt: null, reason: "", position: null, ...more };
 };
 
+/** The time `seconds` after `at`, in milliseconds; null where the engine could not say. */
+const later = (at, seconds) => (seconds == null ? null : new Date(at).getTime() + 1000 * seconds);
+
 /** An ending that the portal found out by itself (the engine refused the job or was replaced) has no event: it comes with the history. */
 export function overrule(state, job) {
   const over = ["succeeded", "failed", "cancelled"].includes(job.state);
@@ -59,7 +63,8 @@ const KINDS = {
     phase(draft, "accepted", at);
   },
   waiting(draft, data, at) {
-    phase(draft, "waiting", at, { reason: data.reason ?? "", position: data.position ?? null });
+    const forecast = [data.next_seconds, data.eta_seconds].map((seconds) => later(at, seconds));
+    phase(draft, "waiting", at, { reason: data.reason ?? "", position: data.position ?? null, forecast });
   },
   admitted(draft, data, at) {
     works(draft);
@@ -182,8 +187,15 @@ export function phaseText({ phase, state, stateReason, ended, version }) {
   const why = phase.reason || stateReason || sentence.replace("{v}", String(phase.version ?? version));
   const parts = [why];
   if (phase.position) parts.push(phase.position === 1 ? "Next in the queue" : `Place ${phase.position} in the queue`);
+  if (phase.forecast) parts.push(forecastText(...phase.forecast));
   if (phase.attempt > 1) parts.push(`Attempt ${phase.attempt}`);
   return { title, why: parts.filter(Boolean).map(sentenceCase).join(" ") };
+}
+
+/** From the pace of the last steps; jobs that are yet to come are not in it, hence "about". */
+function forecastText(begins, ends) {
+  if (begins === null) return "";
+  return ends === null ? `Goes on about ${clock(begins)}` : `Goes on about ${clock(begins)} and ends about ${clock(ends)}`;
 }
 
 function sentenceCase(text) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -83,6 +84,19 @@ def test_an_unknown_kind_is_logged_and_changes_nothing_else(absorb: Callable[...
 def test_waiting_says_why_and_in_which_place(absorb: Callable[..., Any]) -> None:
     state = absorb([ACCEPTED, event(2, "waiting", reason="all places are taken", position=3)])
     assert state["text"] == {"title": "Waiting", "why": "All places are taken. Place 3 in the queue."}
+
+
+@pytest.mark.parametrize(
+    ("forecast", "said"),
+    [
+        ({"next_seconds": 40.0, "eta_seconds": 130.5}, r"Full\. Goes on about \d\d:\d\d:\d\d and ends about \d\d:\d\d:\d\d\."),
+        ({"next_seconds": 40.0, "eta_seconds": None}, r"Full\. Goes on about \d\d:\d\d:\d\d\."),
+        ({"next_seconds": None, "eta_seconds": None}, r"Full\."),
+    ],
+)
+def test_waiting_says_when_it_goes_on_as_far_as_the_engine_knows(absorb: Callable[..., Any], forecast: Any, said: str) -> None:
+    state = absorb([ACCEPTED, event(2, "waiting", reason="full", position=None, **forecast)])
+    assert re.fullmatch(said, state["text"]["why"])
 
 
 def test_the_state_follows_the_portals_table(absorb: Callable[..., Any]) -> None:
