@@ -15,6 +15,8 @@ from engine.strict import Strict
 
 # How a model calls a tool; the end ends its turn.
 CALL_START, CALL_END = "<tool>", "</tool>"
+# Around an answer as the model reads it.
+RESULT = ("<result>", "</result>")
 
 
 class SingleTurn(Strict):

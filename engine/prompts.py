@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from engine.data import BadRow, Datasets
-from engine.environment_spec import Environment, instructions, told
+from engine.environment_spec import RESULT, Environment, instructions, told
 from engine.errors import NotReady, Problems
 from engine.ports import PortError, RolloutPort
 from engine.spec import BlobRef, JobSpec
@@ -39,7 +39,27 @@ class Prompts:
     async def problems(self, spec: JobSpec) -> Problems:
         """What the prompts have against ``spec``. Raises ``NotReady`` while nobody can count; files must be there (see ``Door.check``)."""
         splits = [("training", "train", spec.dataset.train), ("held-out", "eval", spec.dataset.eval)]
-        return [problem for name, field, ref in splits if ref is not None for problem in await self._split(spec, name, field, ref)]
+        found = [problem for name, field, ref in splits if ref is not None for problem in await self._split(spec, name, field, ref)]
+        return found + await self._observation(spec)
+
+    async def _observation(self, spec: JobSpec) -> Problems:
+        """Whether the chat template leaves room for a word of what the environment says between two turns."""
+        if spec.environment.most_turns == 1:
+            return []
+        opened = [{"role": "user", "content": "?"}]
+        answered = [*opened, {"role": "assistant", "content": "."}, {"role": "user", "content": "".join((*RESULT, "."))}]
+        before, after = await self._count([opened, answered])
+        needed, limit = after - before, spec.environment.max_observation_tokens
+        if needed <= limit:
+            return []
+        return [("environment.max_observation_tokens", f"an observation takes at least {needed} tokens on this model; raise it")]
+
+    async def _count(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._rollout.prompt_tokens(chats)
+        except (PortError, TimeoutError) as error:
+            raise NotReady(f"the prompts cannot be measured now: {error}") from error
 
     async def _split(self, spec: JobSpec, name: str, field: str, ref: BlobRef) -> Problems:
         limit = spec.rollout.max_prompt_tokens

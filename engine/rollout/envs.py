@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.environment_spec import CALL_END, CALL_START, Environment, Latency, SingleTurn, StandIn, Tools
+from engine.environment_spec import CALL_END, CALL_START, RESULT, Environment, Latency, SingleTurn, StandIn, Tools
 from engine.rollout import tools as failures
-from engine.rollout.tools import RESULT, Call, Tool, ToolFailed, find_call
+from engine.rollout.tools import Call, Tool, ToolFailed, find_call
 from engine.rollout.tools_calculator import calculator
 from engine.rollout.tools_search import Searches
 from engine.trajectory import ToolCall

@@ -25,9 +25,6 @@ BAD_CALL, UNKNOWN_TOOL, BAD_ARGUMENT, TOO_MANY_CALLS, TIMEOUT, UNAVAILABLE, BAD_
 # Takes the argument, returns the answer. Raises ``ToolFailed``; may be cancelled.
 Tool = Callable[[str], Awaitable[str]]
 
-# Around an answer as the model reads it.
-RESULT = ("<result>", "</result>")
-
 _NAME = re.compile(r"\s*([A-Za-z_]{1,32})\s*:")
 
 

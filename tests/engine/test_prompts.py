@@ -99,3 +99,11 @@ async def test_what_the_environment_tells_the_model_counts_as_prompt(tmp_path):
     ref, prompts = blobs.put(rows(0, 3)), Prompts(Datasets(blobs), Reading(), seconds=30)
     told = await prompts.longest(ref, Tools(type="tools", instructions="use them"))
     assert told.tokens == (await prompts.longest(ref, SingleTurn())).tokens + len("use them")
+
+
+@pytest.mark.parametrize(("room", "refused"), [(19, []), (18, ["environment.max_observation_tokens"])])
+async def test_the_room_for_what_an_environment_says_is_measured_at_the_door(world, room, refused):
+    spec = world.submission()["spec"]
+    spec["environment"] = {"type": "stand_in", "latency": {"median_seconds": 1}, "max_observation_tokens": room}
+    answer = await world.manager.estimate(spec)
+    assert [problem["field"] for problem in answer["problems"]] == refused
