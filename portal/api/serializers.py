@@ -40,14 +40,6 @@ class DatasetOut(serializers.ModelSerializer):
         return {"rows": dataset.eval_rows, "sha256": dataset.eval_sha256, "bytes": dataset.eval_bytes} if dataset.eval_rows else None
 
 
-class DatasetIn(serializers.Serializer):
-    """A multipart form."""
-
-    name = serializers.CharField(required=False, help_text="The file's name when left out.")
-    file = serializers.FileField(help_text="JSON Lines in UTF-8: one object a line, with `messages` or `prompt`.")
-    eval_share = serializers.FloatField(required=False, default=0.1, min_value=0, max_value=0.9, help_text="Share of prompts held out.")
-
-
 class RewardOut(serializers.ModelSerializer):
     id = serializers.CharField(source="public_id")
     grader = serializers.JSONField(source="shown_grader", help_text="Without `signing_secret`, which is only ever written.")

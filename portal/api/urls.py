@@ -5,9 +5,10 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.routers import SimpleRouter
 
 from portal.api import errors, views
+from portal.datasets.api import Datasets
 
 router = SimpleRouter()
-router.register("datasets", views.Datasets, basename="dataset")
+router.register("datasets", Datasets, basename="dataset")
 router.register("rewards", views.Rewards, basename="reward")
 router.register("jobs", views.Jobs, basename="job")
 

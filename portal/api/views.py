@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 from django.http import HttpResponse
@@ -10,7 +9,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
-from rest_framework import exceptions, mixins, parsers, status, viewsets
+from rest_framework import exceptions, mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -18,7 +17,6 @@ from rest_framework.response import Response
 
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
-from portal.datasets.actions import create_dataset
 from portal.jobs import actions as job_actions
 from portal.jobs import catalog
 from portal.jobs.downloads import adapter_response
@@ -27,9 +25,9 @@ from portal.jobs.models import Job
 from portal.rewards.actions import create_reward
 from tenants import tokens
 
-_REFUSED = {400: shapes.ErrorOut, 401: shapes.ErrorOut, 403: shapes.ErrorOut}
-_MISSING = {**_REFUSED, 404: shapes.ErrorOut}
-_CHANGED = {**_MISSING, 409: shapes.ErrorOut}
+REFUSED = {400: shapes.ErrorOut, 401: shapes.ErrorOut, 403: shapes.ErrorOut}
+MISSING = {**REFUSED, 404: shapes.ErrorOut}
+CHANGED = {**MISSING, 409: shapes.ErrorOut}
 
 
 def documented(answer: Any, errors: dict[int, Any], success: int = 200, **more: Any) -> Any:
@@ -47,30 +45,13 @@ class TenantViews(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         return getattr(tenant_of(self.request), self.relation).all()
 
 
-@extend_schema_view(list=documented(shapes.DatasetOut(many=True), _REFUSED), retrieve=documented(shapes.DatasetOut, _MISSING))
-class Datasets(TenantViews):
-    noun = relation = "datasets"
-    serializer_class = shapes.DatasetOut
-    queryset = shapes.Dataset.objects.none()
-    parser_classes = (parsers.MultiPartParser,)
-
-    @documented(shapes.DatasetOut, _REFUSED, 201, request={"multipart/form-data": shapes.DatasetIn})
-    def create(self, request: Request) -> Response:
-        form = shapes.DatasetIn(data=request.data)
-        form.is_valid(raise_exception=True)
-        given = form.validated_data
-        name = given.get("name") or Path(given["file"].name).stem
-        dataset = create_dataset(tenant_of(request), request.user, name, given["file"], eval_share=given["eval_share"])
-        return Response(shapes.DatasetOut(dataset).data, status=status.HTTP_201_CREATED)
-
-
-@extend_schema_view(list=documented(shapes.RewardOut(many=True), _REFUSED), retrieve=documented(shapes.RewardOut, _MISSING))
+@extend_schema_view(list=documented(shapes.RewardOut(many=True), REFUSED), retrieve=documented(shapes.RewardOut, MISSING))
 class Rewards(TenantViews):
     noun = relation = "rewards"
     serializer_class = shapes.RewardOut
     queryset = shapes.Reward.objects.none()
 
-    @documented(shapes.RewardOut, _REFUSED, 201, request=shapes.RewardIn)
+    @documented(shapes.RewardOut, REFUSED, 201, request=shapes.RewardIn)
     def create(self, request: Request) -> Response:
         form = shapes.RewardIn(data=request.data)
         form.is_valid(raise_exception=True)
@@ -83,7 +64,7 @@ _AFTER = OpenApiParameter("after", int, description="Events with a number above 
 _LIMIT = OpenApiParameter("limit", int, description=f"At most {MAX_EVENTS}.")
 
 
-@extend_schema_view(list=documented(shapes.JobOut(many=True), _REFUSED), retrieve=documented(shapes.JobOut, _MISSING))
+@extend_schema_view(list=documented(shapes.JobOut(many=True), REFUSED), retrieve=documented(shapes.JobOut, MISSING))
 class Jobs(TenantViews):
     noun = relation = "jobs"
     serializer_class = shapes.JobOut
@@ -93,36 +74,36 @@ class Jobs(TenantViews):
         return super().get_queryset().select_related("dataset", "reward")
 
     @documented(
-        shapes.JobOut, {**_REFUSED, 409: shapes.ErrorOut}, 201, request={"application/json": shapes.job_request_schema()}, parameters=[_KEY]
+        shapes.JobOut, {**REFUSED, 409: shapes.ErrorOut}, 201, request={"application/json": shapes.job_request_schema()}, parameters=[_KEY]
     )
     def create(self, request: Request) -> Response:
         key = request.headers.get("Idempotency-Key")
         job = job_actions.create_job(tenant_of(request), request.user, request.data, timezone.now(), idempotency_key=key)
         return Response(shapes.JobOut(job).data, status=status.HTTP_201_CREATED)
 
-    @documented(shapes.JobOut, _CHANGED, 202, request=None)
+    @documented(shapes.JobOut, CHANGED, 202, request=None)
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, public_id: str) -> Response:
         return self._command(request, job_actions.cancel_job)
 
-    @documented(shapes.JobOut, _CHANGED, 202, request=None)
+    @documented(shapes.JobOut, CHANGED, 202, request=None)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, public_id: str) -> Response:
         return self._command(request, job_actions.pause_job)
 
-    @documented(shapes.JobOut, _CHANGED, 202, request=None)
+    @documented(shapes.JobOut, CHANGED, 202, request=None)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, public_id: str) -> Response:
         return self._command(request, job_actions.resume_job)
 
-    @documented(shapes.EventsOut, _MISSING, parameters=[_AFTER, _LIMIT])
+    @documented(shapes.EventsOut, MISSING, parameters=[_AFTER, _LIMIT])
     @action(detail=True, methods=["get"], pagination_class=None)
     def events(self, request: Request, public_id: str) -> Response:
         after = _number(request, "after", 0)
         rows = events_after(self.get_object(), after, _number(request, "limit", MAX_EVENTS))
         return Response({"events": rows, "last": rows[-1]["seq"] if rows else after})
 
-    @documented(OpenApiTypes.BINARY, {**_MISSING, 503: shapes.ErrorOut})
+    @documented(OpenApiTypes.BINARY, {**MISSING, 503: shapes.ErrorOut})
     @action(detail=True, methods=["get"], url_path=r"adapters/(?P<version>latest|[0-9]{1,7})")
     def adapter(self, request: Request, public_id: str, version: str) -> HttpResponse:
         """A PEFT directory as a zip archive."""
@@ -137,14 +118,14 @@ class Jobs(TenantViews):
 class Models(GenericAPIView):
     noun = "models"
 
-    @documented(OpenApiTypes.OBJECT, _REFUSED)
+    @documented(OpenApiTypes.OBJECT, REFUSED)
     def get(self, request: Request) -> Response:
         """The base models that jobs can be started on, and their limits."""
         return Response({"models": [info.model_dump(mode="json") for info in catalog.known_models(timezone.now())]})
 
 
 class Me(GenericAPIView):
-    @documented(shapes.MeOut, _REFUSED)
+    @documented(shapes.MeOut, REFUSED)
     def get(self, request: Request) -> Response:
         """Who the caller is, in which tenant, and what it may do."""
         tenant = tenant_of(request)

@@ -66,6 +66,8 @@ class StoredRun:
 
     def shard(self, number: int) -> Iterator[Entry]:
         low, high = self._bounds[number], self._bounds[number + 1]
+        if low == high:
+            return iter(())
         keys, lines, more = (self._column(code, start, low, high) for code, start in (("Q", 0), ("Q", 8), ("I", 16)))
         return zip(keys, lines, more, strict=True)
 

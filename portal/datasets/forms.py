@@ -35,8 +35,6 @@ class PlanForm(forms.Form):
         choices=SHARES,
         coerce=float,
         initial=0.1,
-        required=False,
-        empty_value=0.1,
         help_text="Rows that are never trained on. They tell whether the model got better or only learned the training rows.",
     )
     seed = forms.IntegerField(
@@ -80,6 +78,7 @@ class ReadingForm(PlanForm):
 
     shape = forms.ChoiceField(
         label="The prompt is",
+        required=False,
         choices=[
             ("plain", "in columns named prompt or messages"),
             ("prompt", "a question in one column"),
@@ -128,7 +127,8 @@ class ReadingForm(PlanForm):
         return given
 
     def options(self) -> dict[str, Any]:
-        return {**super().options(), "mapping": self.mapping().as_dict(), "encoding": self.cleaned_data.get("encoding") or ""}
+        mapping = self.mapping().as_dict() if self.cleaned_data["shape"] else None  # without a file there was nothing to choose
+        return {**super().options(), "mapping": mapping, "encoding": self.cleaned_data.get("encoding") or ""}
 
     def mapping(self) -> Mapping:
         given = self.cleaned_data

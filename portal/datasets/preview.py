@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,16 +45,22 @@ class PreviewRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """``before``: ask for the rows before this one, None at the start; ``next_row``: go on here, None at the end; ``unfinished``: a search
-    that has read up to ``next_row`` only."""
+    """``rows``: cut for looking at, or as they are stored. ``before``: the row to begin with for the page before, None at the start;
+    ``next_row``: the row to go on with, None at the end; ``unfinished``: a search that has read up to ``next_row`` only."""
 
-    rows: list[PreviewRow]
+    rows: list[Any]
     before: int | None
     next_row: int | None
     unfinished: bool = False
 
 
 def page(dataset: Dataset, split: str, *, start: int = 0, needle: str = "", limit: int = PAGE_ROWS) -> Page:
+    """As ``raw_page``, the rows cut for looking at."""
+    found = raw_page(dataset, split, start=start, needle=needle, limit=limit)
+    return replace(found, rows=[shown(line["row"], line["messages"], line["item"]) for line in found.rows])
+
+
+def raw_page(dataset: Dataset, split: str, *, start: int = 0, needle: str = "", limit: int = PAGE_ROWS) -> Page:
     """``limit`` rows from number ``start`` on; with ``needle`` those that contain it, whatever the case."""
     blob = dataset.blob(split)
     if blob is None:
@@ -64,7 +70,7 @@ def page(dataset: Dataset, split: str, *, start: int = 0, needle: str = "", limi
         file.seek(offset)
         found, next_row, unfinished = _collect(file, needle.casefold()[:MAX_NEEDLE], limit, time.monotonic)
         before = None if needle or offset == 0 else _row_before(file, offset, limit)
-    return Page(rows=[_row(line) for line in found], before=before, next_row=next_row, unfinished=unfinished)
+    return Page(rows=found, before=before, next_row=next_row, unfinished=unfinished)
 
 
 def first_item(dataset: Dataset) -> dict[str, Any]:
@@ -107,7 +113,7 @@ def _collect(file: BinaryIO, needle: str, limit: int, clock: Callable[[], float]
     found: list[dict[str, Any]] = []
     deadline = clock() + SEARCH_SECONDS
     for line in file:
-        if needle and needle not in line.decode().casefold() and "\\" not in line.decode():
+        if needle and b"\\" not in line and needle not in line.decode().casefold():  # an escape may hide the text
             if clock() > deadline:
                 return found, _decode(line)["row"] + 1, True
             continue
@@ -143,10 +149,6 @@ def _row_before(file: BinaryIO, offset: int, limit: int) -> int:
     if position:
         lines = lines[1:]
     return _decode(lines[-limit:][0])["row"] if lines else 0
-
-
-def _row(line: dict[str, Any]) -> PreviewRow:
-    return shown(line["row"], line["messages"], line["item"])
 
 
 def shown(number: int, messages: list[dict[str, str]], item: dict[str, Any]) -> PreviewRow:

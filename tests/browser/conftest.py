@@ -69,6 +69,21 @@ def sign_in(browser: Browser, stack: Stack, person: Person) -> Any:
     return state
 
 
+def leave_upload(browser: Browser, stack: Stack, signed_in: Any) -> str:
+    """The id of an upload with a report of errors and columns to choose, left on its page."""
+    context = browser.new_context(base_url=stack.url, storage_state=signed_in)
+    page = context.new_page()
+    page.goto("/datasets/new/")
+    rows = [{"question": f"How much is {n} and {n}?", "answer": f"Twice {n}.\n#### {2 * n}"} for n in range(40)]
+    text = "\n".join(map(json.dumps, rows)) + '\n{"question": ""}\n{broken\n'
+    page.set_input_files("input[name=file]", {"name": "questions.jsonl", "mimeType": "text/plain", "buffer": text.encode()})
+    page.click("text=Check and store")
+    page.wait_for_url("**/datasets/uploads/*/")
+    upload = page.url.rstrip("/").rpartition("/")[2]
+    context.close()
+    return upload
+
+
 class Watch:
     """What went wrong on a page besides what the test looks at. ``allow``: addresses whose refusal the test provokes."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.conftest import CHROMIUM, FLAGS, sign_in
+from tests.browser.conftest import CHROMIUM, FLAGS, leave_upload, sign_in
 from tests.browser.people import Person, seed
 from tests.browser.stack import Stack, free_port
 from tests.browser.test_every_page import OPEN, OWN, settled
@@ -36,6 +36,7 @@ def take_all(stack: Stack, folder: Path) -> None:
     ids = {"job": alice.job(steps=6), "dataset": alice.dataset(), "reward": alice.reward()}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=next(filter(None, map(shutil.which, CHROMIUM))), args=list(FLAGS))
+        ids["upload"] = leave_upload(browser, stack, sign_in(browser, stack, alice))
         for width in WIDTHS:
             for theme in ("light", "dark"):
                 take(browser, stack, alice, ids, folder, width, theme)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
+from tests.browser.conftest import leave_upload
 from tests.browser.people import Person
 from tests.browser.stack import Stack
 
@@ -23,6 +25,9 @@ OWN = (
     "/jobs/{job}/",
     "/datasets/",
     "/datasets/new/",
+    "/datasets/generate/",
+    "/datasets/import/",
+    "/datasets/uploads/{upload}/",
     "/datasets/{dataset}/",
     "/rewards/",
     "/rewards/new/",
@@ -38,11 +43,12 @@ OWN = (
 
 
 @pytest.fixture(scope="session")
-def ids(alice: Person) -> dict[str, str]:
+def ids(alice: Person, chromium: Browser, stack: Stack, signed_in: Any) -> dict[str, str]:
     return {
         "job": alice.job(steps=6),
         "dataset": alice.dataset("with a very long name that does not want to fit"),
         "reward": alice.reward(),
+        "upload": leave_upload(chromium, stack, signed_in),
     }
 
 
