@@ -130,7 +130,8 @@ class Admission:
 
     def wants_rollout(self, job: JobRecord) -> None:
         """It has nothing under way and is about to wait for its turn."""
-        self._catch_up(job.tenant)
+        if self.policy.admission_order == "fair":
+            self._catch_up(job.tenant)
 
     # People and changes
 

@@ -32,7 +32,7 @@ UNKNOWN = Forecast()
 
 def forecast_all(scheduler: Scheduler, at: float) -> dict[str, Forecast]:
     """For every open job. Before the first commit of any job nothing is known."""
-    if scheduler.pace.step.seconds is None:
+    if scheduler.pace.step_seconds is None:
         return dict.fromkeys(scheduler.jobs, UNKNOWN)
     return _Forecaster(scheduler, at).all()
 
@@ -179,13 +179,13 @@ class _Forecaster:
     # Paces
 
     def _rollout_seconds(self, job: JobRecord) -> float:
-        return _known(job.pace.rollout.seconds, self._scheduler.pace.rollout.seconds)
+        return _known(job.rollout_seconds, self._scheduler.pace.rollout_seconds)
 
     def _train_seconds(self, job: JobRecord) -> float:
-        return _known(job.pace.train.seconds, self._scheduler.pace.train.seconds)
+        return _known(job.train_seconds, self._scheduler.pace.train_seconds)
 
     def _step_seconds(self, job: JobRecord) -> float:
-        return _known(job.pace.step.seconds, self._scheduler.pace.step.seconds)
+        return _known(job.step_seconds, self._scheduler.pace.step_seconds)
 
     def _later_steps(self, job: JobRecord) -> float:
         """All steps after the one that is under way or next."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from engine.core.evals import EvalPlan
@@ -16,7 +16,7 @@ Phase = Literal["queued", "idle", "rollout", "ready", "training", "evaluating", 
 
 
 @dataclass(kw_only=True, slots=True)
-class JobRecord:
+class JobRecord(Pace):
     """``order`` is the job's number in the order of submission, ``turn`` its number in the line that it stands in now.
 
     ``failures`` counts the platform's failures on this version; it starts again with each commit.
@@ -48,7 +48,6 @@ class JobRecord:
     since: float = 0.0
     step_since: float | None = None
     committed_at: float | None = None
-    pace: Pace = field(default_factory=Pace)
     batch_ready: bool = False
     pausing: bool = False
     stopping: Stopped | None = None

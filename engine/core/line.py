@@ -62,6 +62,47 @@ class Line:
 
 TenantKey = tuple[float, int]
 Place = tuple[TenantKey, Key]
+EQUAL: TenantKey = (0.0, 0)
+
+
+class OneLine:
+    """All tenants in one line, with the verbs of ``TenantLines``: cheaper where the order does not ask for the tenant."""
+
+    def __init__(self) -> None:
+        self._line = Line()
+
+    def add(self, job: str, tenant: str, key: Key) -> None:
+        self._line.add(job, key)
+
+    def discard(self, job: str, tenant: str) -> None:
+        self._line.discard(job)
+
+    def first(self) -> str | None:
+        return self._line.first()
+
+    def first_place(self) -> Place | None:
+        return (EQUAL, self._line.first_key()) if len(self._line) else None
+
+    def touch(self, tenant: str) -> None:
+        """Tenants are equal."""
+
+    def holds(self, job: str, tenant: str) -> bool:
+        return job in self._line
+
+    def place(self, job: str, tenant: str) -> Place:
+        return EQUAL, self._line.key(job)
+
+    def count_before(self, place: Place) -> int:
+        return self._line.count_before(place[1])
+
+    def places(self) -> list[tuple[TenantKey, Key, str]]:
+        return [(EQUAL, self._line.key(job), job) for job in self._line]
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._line)
 
 
 class TenantLines:
@@ -81,7 +122,9 @@ class TenantLines:
         self._count = 0
 
     def add(self, job: str, tenant: str, key: Key) -> None:
-        line = self._lines.setdefault(tenant, Line())
+        line = self._lines.get(tenant)
+        if line is None:
+            line = self._lines[tenant] = Line()
         was_first = line.first()
         self._count += job not in line
         line.add(job, key)
@@ -125,18 +168,17 @@ class TenantLines:
 
     def first(self) -> str | None:
         """The next job of a tenant that is not parked."""
-        place = self.first_place()
-        return None if place is None else self._lines[self._heap[0][3]].first()
+        heap = self._heap
+        while heap:
+            _, _, stamp, tenant = heap[0]
+            if self._stamps.get(tenant) == stamp:
+                return self._lines[tenant].first()
+            heapq.heappop(heap)
+        return None
 
     def first_place(self) -> Place | None:
         """Where the next job stands, to be compared with the first of other lines of the same order."""
-        heap = self._heap
-        while heap:
-            tenant_key, key, stamp, tenant = heap[0]
-            if self._stamps.get(tenant) == stamp:
-                return tenant_key, key
-            heapq.heappop(heap)
-        return None
+        return None if self.first() is None else self._heap[0][:2]
 
     def holds(self, job: str, tenant: str) -> bool:
         return job in self._lines.get(tenant, ())
@@ -177,4 +219,4 @@ class TenantLines:
 
 
 def _equal(tenant: str) -> TenantKey:
-    return 0.0, 0
+    return EQUAL

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from engine.core.adaptive import Adaptive, Concurrency
 from engine.core.job import JobRecord
-from engine.core.line import Key, Line, Place, TenantKey, TenantLines
+from engine.core.line import Key, Line, OneLine, Place, TenantKey, TenantLines
 from engine.core.policy import Policy
 from engine.core.rounds import Rounds
 
@@ -62,12 +62,12 @@ class Pipeline:
         if job.phase == "ready":
             self.ready.add(job.job, self._train_key(job))
         elif self.is_in_line(job):
-            self.rollouts.add(job.job, self._group(job), self._rollout_key(job))
+            self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
 
     def leave(self, job: JobRecord) -> None:
         """Wait for nothing any more."""
         self.last_chances.discard(job.job)
-        self.rollouts.discard(job.job, self._group(job))
+        self.rollouts.discard(job.job, job.tenant)
         self.ready.discard(job.job)
         self.rounds.leave(job.job)
 
@@ -79,11 +79,11 @@ class Pipeline:
 
     def is_in_line(self, job: JobRecord) -> bool:
         """Whether it stands in the line of rollouts: not so while it waits for the next round."""
-        return self.rollouts.holds(job.job, self._group(job))
+        return self.rollouts.holds(job.job, job.tenant)
 
     def place(self, job: JobRecord) -> Place:
         """Raises ``KeyError`` when it does not stand in the line of rollouts."""
-        return self.rollouts.place(job.job, self._group(job))
+        return self.rollouts.place(job.job, job.tenant)
 
     # Who is next
 
@@ -123,7 +123,7 @@ class Pipeline:
     # Work under way
 
     def rollout_began(self, job: JobRecord) -> None:
-        self.rollouts.discard(job.job, self._group(job))
+        self.rollouts.discard(job.job, job.tenant)
         self.rolling += 1
         if job.job in self.last_chances:
             self.alone = job.job
@@ -171,24 +171,20 @@ class Pipeline:
         """Whether no barrier keeps ready batches from the trainer: every batch of the round is there, or no more will come."""
         return not self.policy.barrier or self.draining or self.rounds.all_in(len(self.ready) + self.training)
 
-    def _group(self, job: JobRecord) -> str:
-        """A line per tenant costs more than one for all, and only the fair order needs it."""
-        return job.tenant if self.policy.admission_order == "fair" else ""
-
-    def _new_rollouts(self) -> TenantLines:
-        return TenantLines(self._tenant_key if self.policy.admission_order == "fair" else None)
+    def _new_rollouts(self) -> TenantLines | OneLine:
+        return TenantLines(self._tenant_key) if self.policy.admission_order == "fair" else OneLine()
 
     def _rebuild_lines(self, jobs: Iterable[JobRecord], in_line: set[str]) -> None:
         self.rollouts = self._new_rollouts()
         for job in jobs:
             if job.job in in_line:
-                self.rollouts.add(job.job, self._group(job), self._rollout_key(job))
+                self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
             if job.phase == "ready":
                 self.ready.add(job.job, self._train_key(job))
 
     def _line_up(self, job: JobRecord) -> None:
         job.turn = self._next_turn()
-        self.rollouts.add(job.job, self._group(job), self._rollout_key(job))
+        self.rollouts.add(job.job, job.tenant, self._rollout_key(job))
 
     def _rollout_key(self, job: JobRecord) -> Key:
         return job.submission_key(self.policy) if self.policy.slot_hold == "step" else (float(job.turn),)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from engine.core import messages as m
 from engine.core.admission import Admission
@@ -60,7 +60,8 @@ class Scheduler:
     def handle(self, fact: m.Fact) -> list[m.Command]:
         """Take one fact in; return what is to be done now, in this order. Raises ``KeyError`` for a fact of an unknown type."""
         self._out = []
-        self.at = max(self.at, fact.at)
+        if fact.at > self.at:
+            self.at = fact.at
         self._handlers[type(fact)](fact)
         self._dispatch()
         return self._out
@@ -150,7 +151,8 @@ class Scheduler:
         if job is None or not job.is_at("rollout", fact.version, fact.attempt):
             return
         self._leave_rollout(job, fact.tokens)
-        self._observe("rollout", job, fact.at - job.since)
+        job.observe_rollout(fact.at - job.since)
+        self.pace.observe_rollout(fact.at - job.since)
         self._make_ready(job)
 
     def _rollout_failed(self, fact: m.RolloutFailed) -> None:
@@ -272,17 +274,15 @@ class Scheduler:
         self.admission.end_rollout(job, tokens)
         job.phase = "idle"
 
-    def _observe(self, phase: Literal["rollout", "train", "step"], job: JobRecord, seconds: float) -> None:
-        getattr(job.pace, phase).observe(seconds)
-        getattr(self.pace, phase).observe(seconds)
-
     def _observe_step(self, job: JobRecord, at: float) -> None:
-        self._observe("train", job, at - job.since)
+        job.observe_train(at - job.since)
+        self.pace.observe_train(at - job.since)
         if job.committed_at is not None:
-            self._observe("step", job, at - job.committed_at)
+            job.observe_step(at - job.committed_at)
+            self.pace.observe_step(at - job.committed_at)
         elif job.step_since is not None:  # None: a restart brought its batch back
-            job.pace.step.guess(at - job.step_since)
-            self.pace.step.guess(at - job.step_since)
+            job.guess_step(at - job.step_since)
+            self.pace.guess_step(at - job.step_since)
         job.committed_at, job.step_since = at, None
 
     def _share_changed(self, tenant: str) -> None:

@@ -104,7 +104,7 @@ def test_who_waits_for_memory_waits_for_as_many_as_must_end():
     house.trained("a")
     house.rollout_failed("b")
     house.submit("huge", kv_bytes=20)
-    assert forecast(house, "huge")[0] == pytest.approx(house.scheduler.pace.rollout.seconds)
+    assert forecast(house, "huge")[0] == pytest.approx(house.scheduler.pace.rollout_seconds)
 
 
 def test_a_tenant_at_its_cap_a_closed_door_and_a_pause_have_no_forecast():
@@ -135,7 +135,7 @@ def test_a_pause_is_no_pace():
     house.at += 1000.0
     house.resume("a")
     take_step(house, "a")
-    assert house.scheduler.jobs["a"].pace.step.seconds == 12.0
+    assert house.scheduler.jobs["a"].step_seconds == 12.0
 
 
 def test_the_pace_follows_what_changes():
