@@ -27,10 +27,11 @@
     with ``limits.call_seconds``. One outcome per test, in order.
 
 ``to_json(verdict)`` is the shape that pages, API and command line show. How strong the walls are is ``sandbox.strength``
-(``Strength.as_dict()`` for status pages). The same from a shell: ``python -m engine.rewards run``.
+(``Strength.as_dict()`` for status pages); ``await prove(settings)`` only tries the walls, and raises ``TooWeak`` where they do not
+hold. The same from a shell: ``python -m engine.rewards run``.
 """
 
-from engine.rewards.sandbox.client import Launch, Sandbox
+from engine.rewards.sandbox.client import Launch, Sandbox, prove
 from engine.rewards.sandbox.strength import SandboxSettings, Strength, TooWeak
 from engine.rewards.sandbox.verdicts import (
     AssertTest,
@@ -66,5 +67,6 @@ __all__ = [
     "TestOutcome",
     "TooWeak",
     "Verdict",
+    "prove",
     "to_json",
 ]

@@ -12,10 +12,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from engine.rewards.sandbox import wires
 from engine.rewards.sandbox.strength import SandboxSettings, Strength, TooWeak
@@ -70,10 +72,10 @@ class Sandbox:
         if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
             return [Failed(kind="import_error", message=f"the source is larger than {MAX_SOURCE_BYTES // 1024} kB")] * len(items)
         texts = [_item_text(item) for item in items]
-        if max(map(len, texts), default=0) <= MAX_ITEM_BYTES:
+        if None not in texts:
             return await self._graded(key, source, texts, limits)
-        answers = iter(await self._graded(key, source, [text for text in texts if len(text) <= MAX_ITEM_BYTES], limits))
-        return [next(answers) if len(text) <= MAX_ITEM_BYTES else _TOO_LARGE for text in texts]
+        answers = iter(await self._graded(key, source, [text for text in texts if text is not None], limits))
+        return [_TOO_LARGE if text is None else next(answers) for text in texts]
 
     async def run_code(self, code: str, tests: Sequence[CodeTest], limits: Limits = _USUAL) -> list[TestOutcome]:
         """See the package."""
@@ -113,6 +115,15 @@ class Sandbox:
                     await self._runner.close()
                 self._runner = await _Runner.start(self._settings, self._launch)
             return self._runner
+
+
+async def prove(settings: SandboxSettings) -> Strength:
+    """What the walls are on this machine, for a start that shall fail early. Raises ``TooWeak``; leaves nothing running."""
+    sandbox = Sandbox(replace(settings, spares=1))
+    try:
+        return await sandbox.start()
+    finally:
+        await sandbox.close()
 
 
 class _Runner:
@@ -218,9 +229,17 @@ def _name(source: str) -> str:
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _item_text(item: Mapping[str, Any]) -> str:
-    """As the runner puts it into its questions: encoded once, here, and read only behind the walls."""
-    return f'"sample":{json.dumps(item["sample"])},"item":{json.dumps(item["item"])}'
+def _item_text(item: Mapping[str, Any]) -> str | None:
+    """As the runner puts it into its questions: encoded once, here, and read only behind the walls. None: too large, or too deep."""
+    parts = {"sample": item["sample"], "item": item["item"]}
+    try:
+        text = msgspec.json.encode(parts).decode()
+    except (UnicodeEncodeError, OverflowError):
+        # Lone surrogates and whole numbers of more than 64 bits.
+        text = json.dumps(parts)
+    except RecursionError:
+        return None
+    return text[1:-1] if len(text) <= MAX_ITEM_BYTES else None
 
 
-_TOO_LARGE = Failed(kind="too_large", message=f"the item is larger than {MAX_ITEM_BYTES >> 20} MiB")
+_TOO_LARGE = Failed(kind="too_large", message=f"the item is larger than {MAX_ITEM_BYTES >> 20} MiB, or nested too deeply")

@@ -31,9 +31,12 @@ def encode_text(text: str) -> bytes:
 def decode(body: bytes) -> dict[str, Any]:
     """A JSON object without NaN or infinity in it; raises ``Forged`` for everything else."""
     try:
-        message = _decoder.decode(body.decode())
-    except (ValueError, RecursionError) as error:
+        text = body.decode()
+        message, end = _scan(text, 0)
+    except (ValueError, RecursionError, StopIteration) as error:
         raise Forged("not JSON") from error
+    if end != len(text):
+        raise Forged("more than one value")
     if type(message) is not dict:
         raise Forged("not an object")
     return message
@@ -43,4 +46,5 @@ def _refuse(constant: str) -> float:
     raise ValueError(constant)
 
 
-_decoder = json.JSONDecoder(parse_constant=_refuse)
+# The decoder's own scanner: no white space around the value, and half the time.
+_scan = json.JSONDecoder(parse_constant=_refuse).scan_once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from engine.rewards.sandbox.frames import Forged
@@ -27,8 +28,15 @@ def verdict(reply: dict[str, Any], *, ask: str) -> Verdict:
         raise Forged("a reply without reward or error")
     if reply["reward"] is None:
         return _NOT_APPLICABLE
-    parts = reply.get("components")
-    return Graded(reward=_number(reply["reward"]), **({"components": _components(parts)} if parts is not None else {}))
+    if "components" in reply:
+        return Graded(reward=_number(reply["reward"]), components=_components(reply["components"]))
+    return graded(_number(reply["reward"]))
+
+
+@lru_cache(maxsize=4096)
+def graded(reward: float) -> Graded:
+    """A bare reward; most are one of a few numbers, and making the object costs more than reading the reply."""
+    return Graded(reward=reward)
 
 
 def failed(raw: Any) -> Failed:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from engine.rewards.sandbox.frames import HEAD, encode
+from engine.rewards.sandbox.replies import graded
 from engine.rewards.sandbox.verdicts import AssertTest, CallTest, CodeTest, Failed, Graded, NotApplicable, StdinTest, TestOutcome, Verdict
 
 MAX_FRAME_BYTES = 2**30
@@ -27,14 +28,14 @@ async def write(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
 
 def verdict_out(verdict: Verdict) -> Any:
     """A bare number for a bare reward: most are, and there are many."""
-    if isinstance(verdict, Graded):
+    if type(verdict) is Graded:
         return [verdict.reward, dict(verdict.components)] if verdict.components else verdict.reward
     return asdict(verdict) if isinstance(verdict, Failed) else None
 
 
 def verdict_in(raw: Any) -> Verdict:
-    if isinstance(raw, float):
-        return Graded(reward=raw)
+    if type(raw) is float:
+        return graded(raw)
     if isinstance(raw, list):
         return Graded(reward=raw[0], components=raw[1])
     return NotApplicable() if raw is None else failed_in(raw)

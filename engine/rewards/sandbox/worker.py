@@ -14,6 +14,7 @@ import os
 import re
 import select
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ class Worker:
         self._pidfd, self._requests_fd, self._replies_fd, self._log_fd = pidfd, requests_fd, replies_fd, log_fd
         self.ended = ended
         self._buffer = bytearray()
-        self._unsent = memoryview(b"")
+        self._unsent: bytes | memoryview = b""
         self._take: Take | None = None
         self._done: asyncio.Future[None] | None = None
         self._deadline = self._step_seconds = self._sent_at = 0.0
@@ -94,7 +95,7 @@ class Worker:
     def allow(self, seconds: float) -> None:
         """How long it may take to the next reply, from now on. For ``take`` as well."""
         self._step_seconds = seconds
-        self._deadline = self._loop.time() + seconds
+        self._deadline = time.monotonic() + seconds
 
     @property
     def tainted(self) -> bool:
@@ -153,8 +154,8 @@ class Worker:
 
     def _read_replies(self) -> None:
         """Read what is there. A worker that answers within microseconds is asked on at once, for a while: the loop costs more."""
-        until = self._loop.time() + _STAY_SECONDS
-        while self._read_reply() and self._loop.time() < until:
+        until = time.monotonic() + _STAY_SECONDS
+        while self._read_reply() and self._sent_at < until:
             if not select.select((self._replies_fd,), (), (), _QUICK_SECONDS)[0]:
                 return
 
@@ -199,7 +200,7 @@ class Worker:
     def _take_reply(self, reply: dict[str, Any]) -> bool:
         if self._buffer:
             raise Forged("more words than were asked for")
-        now = self._loop.time()
+        now = time.monotonic()
         quick = now - self._sent_at < _QUICK_SECONDS
         self._deadline = now + self._step_seconds
         following = self._take(reply)
@@ -210,14 +211,15 @@ class Worker:
         return quick and not self._unsent and self._replies_fd < _SELECTABLE
 
     def _send(self, request: bytes) -> None:
-        self._unsent = memoryview(request)
-        self._sent_at = self._loop.time()
+        self._sent_at = time.monotonic()
+        self._unsent = request
         self._write()
 
     def _write(self) -> None:
         try:
             while self._unsent:
-                self._unsent = self._unsent[os.write(self._requests_fd, self._unsent) :]
+                written = os.write(self._requests_fd, self._unsent)
+                self._unsent = b"" if written == len(self._unsent) else memoryview(self._unsent)[written:]
         except BlockingIOError:
             self._waits_to_write = True
             self._loop.add_writer(self._requests_fd, self._write)

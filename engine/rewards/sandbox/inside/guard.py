@@ -50,8 +50,8 @@ class Guard:
             try:
                 value = function(*arguments)
             finally:
+                # The timer runs on: the next call sets it anew, and until then nobody listens.
                 self._armed = False
-                self._set_timer(signal.ITIMER_REAL, 0)
                 self._flush()
             return value, None
         except MemoryError as error:

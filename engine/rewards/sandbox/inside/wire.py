@@ -15,6 +15,8 @@ REQUESTS, REPLIES = 3, 4
 _READ_BYTES = 32 * 1024
 _LOST_THE_HOST = 72
 
+# Without the search for white space and byte order marks that json.loads begins with.
+_scan = json.JSONDecoder().scan_once
 _HEAD = struct.Struct("<I")
 
 
@@ -30,7 +32,7 @@ def receive() -> dict:
             parts.append(_some())
             missing -= len(parts[-1])
         message = b"".join(parts)
-    return json.loads(message[_HEAD.size :])
+    return _scan(message[_HEAD.size :].decode("utf-8", "surrogatepass"), 0)[0]
 
 
 def send(message: dict) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.rewards.sandbox import Failed, Graded, Limits, Sandbox, SandboxSettings, TooWeak, bubblewrap, strength
+from engine.rewards.sandbox import Failed, Graded, Limits, Sandbox, SandboxSettings, TooWeak, bubblewrap, prove, strength
 from engine.rewards.sandbox.nursery import CannotSpawn, Walls
 from tests.engine.rewards.sandbox import processes
 
@@ -67,7 +67,7 @@ async def test_closing_leaves_no_process():
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_the_runners_death_takes_every_worker_with_it(number):
-    sandbox, runner, everything = await started()
+    sandbox, runner, everything = await started(SandboxSettings(spares=1, max_workers=4))
     pidfds = watch(everything)
     os.kill(runner, number)
     assert await asyncio.to_thread(all_end, pidfds)
@@ -160,6 +160,12 @@ async def test_without_bubblewrap_the_best_tier_is_plain_and_says_why(monkeypatc
     await nursery.close()
     assert (found.tier, found.refused) == ("plain", {"bwrap": "bubblewrap is not installed"})
     assert "no bwrap: bubblewrap is not installed" in str(found)
+
+
+async def test_proving_the_walls_leaves_nothing_running():
+    before = processes.below(os.getpid())
+    found = await prove(PLAIN)
+    assert (found.tier, found.seccomp, processes.below(os.getpid()) - before) == ("plain", True, set())
 
 
 async def test_weak_must_be_asked_for_by_name():
