@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.audit import audit
+from engine.core.policy import shipped
 from engine.driver import Deadlines
 from engine.epoch import StaleEpoch, claim
 from engine.errors import Conflict
@@ -220,6 +221,26 @@ async def test_admission_policy_and_priority_outlive_the_manager(tmp_path):
     assert world.manager._history.jobs["job_a"].priority == 7
     with pytest.raises(Conflict):
         await world.submit("job_a", steps=9)
+    await world.manager.stop()
+
+
+async def test_a_job_between_two_steps_is_still_a_running_one_after_a_restart(tmp_path):
+    """As shipped, slots are held per step: with one slot, the other job has it when the manager goes."""
+    world, policy = World(tmp_path), shipped("marlaas", slots=1, kv_budget_bytes=10_000)
+    gates = [world.script.gate("rollout", "job_a", 0), world.script.gate("rollout", "job_b", 0)]
+    await world.open(policy=policy)
+    await world.submit("job_a", steps=3)
+    await world.called("rollout", "job_a")
+    await world.submit("job_b", tenant="ten_b", steps=2)
+    await world.seen("job_b", "waiting")
+    gates[0].set()
+    await world.called("rollout", "job_b")
+    await world.manager.stop()
+    gates[1].set()
+    await world.open(policy=policy)
+    assert {job["job"]: job["state"] for job in (await world.manager.status())["jobs"]} == {"job_a": "running", "job_b": "running"}
+    assert [data["version"] for data in (await world.ended("job_a", "job_b")).values()] == [3, 2]
+    assert [len(world.events(job, "admitted")) for job in ("job_a", "job_b")] == [1, 1]
     await world.manager.stop()
 
 
