@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from engine.bench.profiling import lengths_of, overheads, synthetic
+from engine.bench.profiling import SamplerTimes, TrainerTimes, assembled, lengths_of, overheads, synthetic
 from engine.bench.requests import JobAsked, TurnAsked
+from engine.bench.speeds import Timed
 from engine.ports import TrainRequest
+from engine.sim.bench_jobs import planned
+from engine.sim.predict import predict
+from engine.sim.profile import MeasuredLengths
 from engine.trajectory import RolloutBatch, Trajectory, decode, encode
 from tests.engine.bench.runs import job, run, step
 
@@ -52,3 +56,23 @@ def test_a_synthetic_step_has_the_size_that_was_asked_for_and_something_to_learn
         (1, 1, 3, 3),
     ]
     assert {each.reward for each in made} == {0.0, 1.0}
+
+
+def test_a_machines_profile_is_one_that_the_simulator_plays():
+    batches = [
+        Timed(sequences=sequences, adapters=adapters, prompt_tokens=8, new_tokens=tokens, seconds=(0.01 + 1e-4 * sequences * tokens,))
+        for sequences, adapters in ((1, 1), (64, 1), (64, 2))
+        for tokens in (8, 40)
+    ]
+    prefills = tuple(Timed(sequences=64, adapters=1, prompt_tokens=size, new_tokens=1, seconds=(size / 100,)) for size in (40, 200))
+    sampled = SamplerTimes(batches=batches, prefills=prefills, loads=[0.02, 0.01, 0.03], max_sequences=1024)
+    trained = TrainerTimes(real=[0.1, 0.1], sizes=[(1000, 0.1), (2000, 0.15)])
+    model = {"name": "tiny-math", "kv_budget_bytes": 4096 * 1000, "kv_bytes_per_token": 4096}
+    lengths = {"reasoning": MeasuredLengths(prompt_tokens=6, turn_tokens_mean=24)}
+    alone = run(job("a", step(1, 1.0, 0, 2.0, 0, 0.5, 0.25, worked=(1.0, 0.5, 0.25)), completion=5.0))
+
+    profile = assembled(alone, model, lengths, trained, sampled, sampling=1.2, training=1.1)
+
+    assert profile.train_fixed_seconds == pytest.approx(0.05)
+    assert (profile.adapter_load_seconds, profile.kv_capacity_tokens, len(profile.decode)) == (0.02, 1000, 3)
+    assert predict(profile, planned("reasoning", 2), regimes=["marlaas"])["marlaas"]["wall_s"] > 0
