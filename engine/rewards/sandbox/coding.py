@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.rewards.sandbox import replies
-from engine.rewards.sandbox.endings import ending
+from engine.rewards.sandbox.endings import ORPHANED, ending
 from engine.rewards.sandbox.frames import Forged, encode
 from engine.rewards.sandbox.inside.values import pack, unpack
 from engine.rewards.sandbox.nursery import CannotSpawn
@@ -170,7 +170,7 @@ class _Process:
         return None
 
     def _crash(self, error: Lost) -> Failed:
-        if self._slots.template_died:
+        if error.status == ORPHANED:
             return Failed(kind="unavailable", message="the sandbox was ended from outside; try again")
         return Failed(kind="crash", message=ending(error.status), line=self.worker.last_line())
 

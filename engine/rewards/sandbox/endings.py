@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import signal
 
+# The status of a worker that ended because the template did, or was taken for ended then: nobody's fault but ours.
+ORPHANED = -10_000
+
 
 def ending(status: int | None) -> str:
     """``status``: an exit code, negative for a signal, None where the process lives on without its reply channel."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.rewards.sandbox import replies
-from engine.rewards.sandbox.endings import ending
+from engine.rewards.sandbox.endings import ORPHANED, ending
 from engine.rewards.sandbox.frames import Forged, encode, encode_text
 from engine.rewards.sandbox.nursery import CannotSpawn
 from engine.rewards.sandbox.slots import Slots
@@ -271,7 +271,7 @@ class Lane:
             self._dropped_bytes += dropped_bytes + len(text) - len(kept)
 
     def _crash(self, error: Lost) -> Failed:
-        if self._slots.template_died:
+        if error.status == ORPHANED:
             return _UNAVAILABLE
         self._collect_output()
         return Failed(kind="crash", message=ending(error.status), line=self._worker.last_line() if self._worker else None)

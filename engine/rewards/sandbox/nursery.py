@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.rewards.sandbox import bubblewrap
+from engine.rewards.sandbox.endings import ORPHANED
 from engine.rewards.sandbox.frames import Forged
 from engine.rewards.sandbox.worker import Late, Lost, Worker
 
@@ -75,7 +76,7 @@ class Nursery:
 
     def __init__(self, walls: Walls, *, spares: int):
         self._walls, self._spares_wanted = walls, spares
-        self._spares: deque[tuple[Worker, dict]] = deque()
+        self._spares: deque[Worker] = deque()
         self._template: _Template | None = None
         self._refill: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
@@ -84,14 +85,14 @@ class Nursery:
     async def start(self) -> dict[str, Any]:
         """Start the template and the spares; returns the first child's report on its walls. Raises ``CannotSpawn``."""
         worker, report = await self._spawn()
-        self._spares.append((worker, report))
+        self._spares.append(worker)
         await self._fill()
         return report
 
     async def take(self) -> Worker:
         """A worker that has seen no code yet. Raises ``CannotSpawn``."""
         while self._spares:
-            worker, _ = self._spares.popleft()
+            worker = self._spares.popleft()
             self._refill_soon()
             if not worker.ended.done():
                 worker.resume()
@@ -102,16 +103,11 @@ class Nursery:
         worker.resume()
         return worker
 
-    @property
-    def template_died(self) -> bool:
-        """Whether the workers' end may have been ours: they all die with the template."""
-        return self._template is None or self._template.dead
-
     async def close(self) -> None:
         if self._refill:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)
-        await asyncio.gather(*(worker.kill() for worker, _ in self._spares))
+        await asyncio.gather(*(worker.kill() for worker in self._spares))
         self._spares.clear()
         if self._template:
             await self._template.close()
@@ -128,11 +124,14 @@ class Nursery:
 
     async def _fill(self) -> None:
         while len(self._spares) < self._spares_wanted:
-            self._spares.append(await self._spawn())
+            worker, _ = await self._spawn()
+            self._spares.append(worker)
 
     async def _spawn(self) -> tuple[Worker, dict]:
         async with self._starting:
             if self._template is None or self._template.dead:
+                if self._template:
+                    await self._template.close()
                 self._template = await _Template.start(self._walls)
                 self.missing = self._template.missing
         worker = await self._template.spawn(self._walls)
@@ -213,7 +212,7 @@ class _Template:
         return Worker(pidfd=pidfd, requests_fd=requests_write, replies_fd=replies_read, log_fd=log_read, ended=ended)
 
     async def close(self) -> None:
-        """Its children die with it."""
+        """Its children die with it. To be called once."""
         self._died()
         self._process.send_signal(signal.SIGKILL)
         await asyncio.to_thread(self._process.wait)
@@ -268,7 +267,7 @@ class _Template:
                 future.exception()
         for future in self._ended.values():
             if not future.done():
-                future.set_result(-signal.SIGKILL)
+                future.set_result(ORPHANED)
 
 
 def _popen(control_fd: int, walls: Walls) -> subprocess.Popen:

@@ -22,10 +22,6 @@ class Slots:
         """Whether somebody waits: then an owner who is done with his worker ends it."""
         return self._waiting > 0
 
-    @property
-    def template_died(self) -> bool:
-        return self._nursery.template_died
-
     async def take(self) -> Worker:
         """A fresh worker, as soon as there is a place for it. Raises ``CannotSpawn``."""
         self._waiting += 1

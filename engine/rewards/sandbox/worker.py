@@ -63,7 +63,7 @@ class Worker:
         self._done: asyncio.Future[None] | None = None
         self._deadline = self._step_seconds = self._sent_at = 0.0
         self._watchdog: asyncio.TimerHandle | None = None
-        self._closed_by_worker = self._stopped = self._dead = self._waits_to_write = False
+        self._closed_by_worker = self._stopped = self._dead = self._waits_to_write = self._dumps = False
         self.max_reply_bytes, self.keep_output_bytes = MAX_REPLY_BYTES, MAX_OUTPUT_BYTES
         self._output, self._tail, self._dropped = bytearray(), b"", 0
         self._loop.add_reader(replies_fd, self._read_replies)
@@ -115,7 +115,7 @@ class Worker:
 
     async def hanging_line(self) -> int | None:
         """The line of the tenant's source at which the process hangs, by its own words. To be asked right before ``kill``."""
-        self._tail = b""
+        self._tail, self._dumps = b"", True
         self._signal(signal.SIGUSR1)
         deadline = self._loop.time() + _DUMP_SECONDS
         while self.last_line() is None and self._loop.time() < deadline:
@@ -259,10 +259,13 @@ class Worker:
                 self._loop.remove_reader(self._log_fd)
                 return
             taken += len(chunk)
+            self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+            if self._dumps:
+                # Our own question's answer, not the tenant's words.
+                continue
             kept = chunk[: max(0, self.keep_output_bytes - len(self._output))]
             self._output += kept
             self._dropped += len(chunk) - len(kept)
-            self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
         self._loop.remove_reader(self._log_fd)
         self._loop.call_later(_LOG_PAUSE_SECONDS, self._read_log_again)
 

@@ -16,20 +16,22 @@ from .grading import Grader
 from .guard import Guard
 
 _FREE_DESCRIPTOR = 64
+_BROKEN = 73
 _FILELESS_FINDERS = ("BuiltinImporter", "FrozenImporter")
 
 
 def become(descriptors: dict[int, int], walls: dict, finder: object) -> None:
-    """Never returns. ``descriptors``: those of this process by the numbers that they shall have."""
+    """Never returns, whatever happens: above it lies the template's own loop. ``descriptors``: by the numbers that they shall have."""
     try:
         _rearrange(descriptors)
         _forget_the_template(finder)
-        report = lockdown.lock(**walls)
+        wire.send({"ready": lockdown.lock(**walls)})
+        _serve()
     except OSError as error:
-        wire.send({"failed": f"{error.filename or 'a wall'}: {error.strerror or error}"})
-        os._exit(1)
-    wire.send({"ready": report})
-    _serve()
+        wire.send({"failed": f"a wall does not stand: {error.strerror}"})
+    finally:
+        # Reached by what a tenant did to the modules that this one needs.
+        os._exit(_BROKEN)
 
 
 def _rearrange(descriptors: dict[int, int]) -> None:
@@ -48,7 +50,8 @@ def _forget_the_template(finder: object) -> None:
     # The call itself is refused, and modules ask at import: they learn the architecture, and not whose machine this is.
     os.uname = _uname
     output = io.FileIO(1, "w", closefd=False)
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace")
+    # Line by line: what was printed before a hang is what its author wants to see.
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", line_buffering=True)
     sys.stderr = sys.__stderr__ = sys.stdout
     # The host asks with SIGUSR1, just before it kills, at which line the process hangs.
     faulthandler.enable(file=2)

@@ -296,6 +296,13 @@ async def test_of_a_flood_of_output_the_first_16_kb_are_kept_and_the_rest_is_cou
     assert (len(output.text), output.dropped_bytes) == (16 * 1024, 40_000_008 - 16 * 1024)
 
 
+async def test_what_was_printed_before_a_hang_is_kept_and_nothing_of_ours_with_it(sandbox):
+    source = grade_body("import signal\nprint('before')\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: x = 1")
+    (verdict,) = await sandbox.grade("printer", source, [ITEM], HASTY)
+    assert (verdict.kind, verdict.line) == ("hard_timeout", 5)
+    assert (await sandbox.output("printer", source)).text == "before\n"
+
+
 async def test_text_of_any_kind_goes_in_and_comes_out(sandbox):
     item = {"sample": {"output_text": "\ud800\0\U0001f600"}, "item": {"n": 10**30, "deep": [[[None, True, 1.5]]]}}
     source = grade_body("return len(sample['output_text']) + (item['n'] == 10**30) + (item['deep'] == [[[None, True, 1.5]]])")
