@@ -24,7 +24,7 @@ HUB_SECONDS = 1800.0
 LIST_SECONDS = 60.0
 POLL_SECONDS = 0.2
 MAX_GYM_ROWS = 200_000
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
+HUB_NAME = re.compile(r"\A[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z")
 _HERE = Path(__file__).parent
 _WORDS = ("name", "revision", "file")
 
