@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -79,6 +80,9 @@ class Session:
             except TimeoutError:
                 cut_at = time.time()
                 await self._cancel(views)
+            except asyncio.CancelledError:  # the bench is told to end: leave the engine as it was
+                await self._cancel(views)
+                raise
             sampling = watch.intervals
         after = await self.client.status()
         return Run(
@@ -135,7 +139,10 @@ async def session(settings: EngineSettings, *, on_stage: Callable[[str], None] =
             await stack.enter_async_context(EngineChild(settings, on_stage=on_stage))
         status, model = await client.status(), await client.model()
         found = Session(client, settings, policy=status["policy"], slots=model["job_slots"])
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
         try:
             yield found
         finally:
+            loop.remove_signal_handler(signal.SIGTERM)
             await found.restore_policy()

@@ -25,6 +25,7 @@ class FakeClient:
         self.policy = asdict(regime("marlaas", slots=4, kv_budget_bytes=100))
         self.stuck, self.refused = set(stuck), set(refused)
         self.events: list[dict[str, Any]] = []
+        self.submitted: list[str] = []
         self.cancelled: list[str] = []
 
     async def last_offset(self) -> int:
@@ -37,6 +38,7 @@ class FakeClient:
         self.policy = {**self.policy, **changes}
 
     async def submit(self, job: str, submission: Any) -> None:
+        self.submitted.append(job)
         if int(job[-1]) not in self.stuck:
             self._say(job, "step", step(1, 0, 0, 1, 0, 1, 0))
             self._end(job, "succeeded")
@@ -99,6 +101,18 @@ async def test_a_job_that_ends_while_it_is_cancelled_is_no_trouble(settings, job
     run = await session(FakeClient(stuck=[0], refused=[0]), settings).play(jobs(1), regime="marlaas", cut_seconds=0.01)
 
     assert run.jobs[0].state == "succeeded"
+
+
+async def test_a_bench_that_is_told_to_end_leaves_no_job_behind(settings, jobs):
+    client = FakeClient(stuck=[0])
+    playing = asyncio.create_task(session(client, settings).play(jobs(1), regime="marlaas"))
+    while not client.submitted:
+        await asyncio.sleep(0)
+    playing.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    assert client.cancelled == client.submitted
 
 
 async def test_each_run_sees_its_own_events_only(settings, jobs):
