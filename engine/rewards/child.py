@@ -99,6 +99,9 @@ def _text() -> Answer:
 
     from engine.rewards.similarity import similarity
 
+    # A schema that refers to itself takes many frames for each level of a document.
+    sys.setrecursionlimit(20_000)
+
     @functools.lru_cache(maxsize=64)
     def validator(schema: str) -> Any:
         parsed = json.loads(schema)

@@ -11,6 +11,8 @@ from typing import Any
 
 # Beyond this a completion is no answer in JSON; parsing it would only cost time.
 MAX_JSON_CHARACTERS = 1_000_000
+# Deeper than any answer, and shallow enough for everything that walks it afterwards.
+MAX_JSON_DEPTH = 100
 _FENCED = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.DOTALL)
 
 
@@ -45,9 +47,23 @@ def parse_json(text: str) -> Any:
         raise NotJson(f"longer than {MAX_JSON_CHARACTERS} characters")
     fenced = _FENCED.fullmatch(text)
     try:
-        return json.loads(fenced["body"] if fenced else text, parse_constant=_refuse)
+        document = json.loads(fenced["body"] if fenced else text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from None
+    if depth(document, MAX_JSON_DEPTH) > MAX_JSON_DEPTH:
+        raise NotJson(f"nested more than {MAX_JSON_DEPTH} deep")
+    return document
+
+
+def depth(document: Any, most: int) -> int:
+    """How deep ``document`` is nested, counted to just beyond ``most``; without recursion, which deep documents break."""
+    deepest, waiting = 0, [(document, 1)]
+    while waiting and deepest <= most:
+        value, level = waiting.pop()
+        deepest = max(deepest, level)
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        waiting += [(part, level + 1) for part in inner]
+    return deepest
 
 
 def _refuse(constant: str) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.validators import validator_for
 
+from engine.rewards.sample import depth
+
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 40
 MAX_PATTERN_CHARACTERS = 500
@@ -47,7 +49,7 @@ class SchemaProblem(ValueError):
 
 def check(schema: dict[str, Any]) -> None:
     """Raises ``SchemaProblem``."""
-    if _depth(schema) > MAX_DEPTH:
+    if depth(schema, MAX_DEPTH) > MAX_DEPTH:
         raise SchemaProblem(f"is nested more than {MAX_DEPTH} deep")
     if len(json.dumps(schema)) > MAX_BYTES:
         raise SchemaProblem(f"is larger than {MAX_BYTES // 1024} kB")
@@ -149,19 +151,6 @@ def _same_value(root: dict[str, Any], schema: dict[str, Any]) -> Iterator[Any]:
         yield from schema.get(keyword, ())
     for keyword in _SAME_VALUE_MAP:
         yield from (part for part in schema.get(keyword, {}).values() if isinstance(part, dict))
-
-
-def _depth(value: Any) -> int:
-    """Nesting, without recursion: a schema that is too deep must not break what measures it."""
-    deepest, waiting = 0, [(value, 1)]
-    while waiting:
-        found, depth = waiting.pop()
-        deepest = max(deepest, depth)
-        if depth > MAX_DEPTH:
-            break
-        inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-        waiting += [(part, depth + 1) for part in inner]
-    return deepest
 
 
 def _where(path: Any) -> str:

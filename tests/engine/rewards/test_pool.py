@@ -94,6 +94,22 @@ async def test_json_is_held_against_a_schema(pool, text, reward):
     assert (await pool.grade(parse_grader({"type": "json_schema", "json_schema": schema}), text, ITEM)).reward == reward
 
 
+@pytest.mark.parametrize("levels", [1, 50, 99])
+async def test_a_schema_that_refers_to_itself_reaches_to_the_bottom(pool, levels):
+    schema = {"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": False}
+    deep, broken = '{"a": ' * levels + "{}" + "}" * levels, '{"a": ' * levels + "1" + "}" * levels
+    grader = parse_grader({"type": "json_schema", "json_schema": schema})
+
+    assert [(await pool.grade(grader, text, ITEM)).reward for text in (deep, broken)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("levels", [101, 900, 990, 100_000])
+async def test_a_document_that_is_too_deep_is_no_answer(pool, levels):
+    grader = parse_grader({"type": "json_schema", "json_schema": {}})
+
+    assert (await pool.grade(grader, "[" * levels + "]" * levels, ITEM)).reward == 0.0
+
+
 async def test_math_is_compared_and_a_missing_column_is_invalid(pool):
     assert (await pool.grade(parse_grader({"type": "math"}), r"\boxed{84/2}", ITEM)).reward == 1.0
     assert "{{item.gone}}" in (await pool.grade(parse_grader({"type": "math", "reference": "{{item.gone}}"}), "4", ITEM)).invalid

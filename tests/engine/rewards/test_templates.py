@@ -37,7 +37,9 @@ def test_a_path_leads_into_the_json_that_the_model_wrote(text):
     assert render("{{sample.output_json.a.0.b}} {{sample.output_json.a}}", text) == '7 [{"b": 7}]'
 
 
-@pytest.mark.parametrize("text", ["so 7", "[NaN]", "[" * 100_000, "{}", '{"a": []}', '{"a": {"1": 2}}', 'see {"a": [1]}', "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["so 7", "[NaN]", "[" * 100_000, "[" * 500 + "]" * 500, "{}", '{"a": []}', '{"a": {"1": 2}}', 'see {"a": [1]}', "9" * 5000]
+)
 def test_a_completion_without_that_json_is_the_models_fault(text):
     with pytest.raises(NotJson):
         render("{{sample.output_json.a.0}}", text)
