@@ -11,13 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from engine.rewards.sandbox import wires
 from engine.rewards.sandbox.strength import SandboxSettings, Strength, TooWeak
@@ -51,6 +49,10 @@ class Sandbox:
         self._runner: _Runner | None = None
         self._starting = asyncio.Lock()
         self._closed = False
+        # Here, since the runner imports this package too, and has nothing but the standard library.
+        from msgspec.json import encode
+
+        self._encode = encode
         self.strength: Strength | None = None
 
     async def start(self) -> Strength:
@@ -71,7 +73,7 @@ class Sandbox:
         """See the package. ``key`` must name tenant and reward version."""
         if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
             return [Failed(kind="import_error", message=f"the source is larger than {MAX_SOURCE_BYTES // 1024} kB")] * len(items)
-        texts = [_item_text(item) for item in items]
+        texts = [_item_text(item, self._encode) for item in items]
         if None not in texts:
             return await self._graded(key, source, texts, limits)
         answers = iter(await self._graded(key, source, [text for text in texts if text is not None], limits))
@@ -229,11 +231,11 @@ def _name(source: str) -> str:
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _item_text(item: Mapping[str, Any]) -> str | None:
+def _item_text(item: Mapping[str, Any], encode: Callable[[Any], bytes]) -> str | None:
     """As the runner puts it into its questions: encoded once, here, and read only behind the walls. None: too large, or too deep."""
     parts = {"sample": item["sample"], "item": item["item"]}
     try:
-        text = msgspec.json.encode(parts).decode()
+        text = encode(parts).decode()
     except (UnicodeEncodeError, OverflowError):
         # Lone surrogates and whole numbers of more than 64 bits.
         text = json.dumps(parts)

@@ -23,7 +23,7 @@ from tests.engine.rewards.sandbox import attacks, processes
 from tests.engine.rewards.sandbox.regimes import REGIMES, Regime
 
 # In the engine's stage for its length: five regimes start one after the other.
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
 FATAL = {**attacks.FATAL, **(attacks.X86_FATAL if os.uname().machine == "x86_64" else {})}
 ALL = {**attacks.QUIET, **FATAL}

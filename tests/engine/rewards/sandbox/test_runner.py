@@ -59,6 +59,12 @@ async def test_the_runner_has_an_empty_environment_and_a_folder_of_its_own(monke
         await sandbox.close()
 
 
+def test_the_runner_needs_the_standard_library_only():
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import engine.rewards.runner"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+
+
 async def test_closing_leaves_no_process():
     sandbox, _, everything = await started()
     await sandbox.close()
