@@ -115,7 +115,7 @@ class TenantLines:
     def __init__(self, tenant_key: Callable[[str], TenantKey] | None = None) -> None:
         self._tenant_key = tenant_key or _equal
         self._lines: dict[str, Line] = {}
-        self._heap: list[tuple[TenantKey, Key, int, str]] = []
+        self._heap: list[tuple[float, int, Key, int, str]] = []  # flat: nested tuples take twice as long to compare
         self._stamps: dict[str, int] = {}
         self._stamp = 0
         self._parked: set[str] = set()
@@ -161,16 +161,16 @@ class TenantLines:
             return
         self._stamp += 1
         self._stamps[tenant] = self._stamp
-        heapq.heappush(self._heap, (self._tenant_key(tenant), line.first_key(), self._stamp, tenant))
+        heapq.heappush(self._heap, (*self._tenant_key(tenant), line.first_key(), self._stamp, tenant))
         if len(self._heap) > 2 * len(self._stamps) + 64:
-            self._heap = [entry for entry in self._heap if self._stamps.get(entry[3]) == entry[2]]
+            self._heap = [entry for entry in self._heap if self._stamps.get(entry[4]) == entry[3]]
             heapq.heapify(self._heap)
 
     def first(self) -> str | None:
         """The next job of a tenant that is not parked."""
         heap = self._heap
         while heap:
-            _, _, stamp, tenant = heap[0]
+            _, _, _, stamp, tenant = heap[0]
             if self._stamps.get(tenant) == stamp:
                 return self._lines[tenant].first()
             heapq.heappop(heap)
@@ -178,7 +178,10 @@ class TenantLines:
 
     def first_place(self) -> Place | None:
         """Where the next job stands, to be compared with the first of other lines of the same order."""
-        return None if self.first() is None else self._heap[0][:2]
+        if self.first() is None:
+            return None
+        served, since, key, _, _ = self._heap[0]
+        return (served, since), key
 
     def holds(self, job: str, tenant: str) -> bool:
         return job in self._lines.get(tenant, ())
