@@ -14,6 +14,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import islice
+from operator import eq
 from typing import IO
 
 RUN_ROWS = 1 << 18
@@ -31,18 +33,26 @@ class Run:
 
     def __init__(self, keys: array[int], lines: array[int]):
         order = sorted(range(len(keys)), key=keys.__getitem__)  # stable: lines stay in their order
-        self.keys, self.lines, self.more = array("Q"), array("Q"), array("I")
+        self.keys = array("Q", map(keys.__getitem__, order))
+        self.lines = array("Q", map(lines.__getitem__, order))
+        self.more = array("I", bytes(4 * len(order)))
+        if any(map(eq, self.keys, islice(self.keys, 1, None))):
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep ``LISTED`` entries of each digest and count the others in the last of them."""
+        keys, lines, more = array("Q"), array("Q"), array("I")
         last, listed = -1, 0
-        for index in order:
-            key = keys[index]
+        for key, line in zip(self.keys, self.lines, strict=True):
             listed = listed + 1 if key == last else 1
             last = key
             if listed > LISTED:
-                self.more[-1] += 1
+                more[-1] += 1
                 continue
-            self.keys.append(key)
-            self.lines.append(lines[index])
-            self.more.append(0)
+            keys.append(key)
+            lines.append(line)
+            more.append(0)
+        self.keys, self.lines, self.more = keys, lines, more
 
     def shard(self, number: int) -> Iterator[Entry]:
         low, high = (bisect_left(self.keys, bound << _SHIFT) for bound in (number, number + 1))

@@ -23,7 +23,8 @@ class Findings:
         self.total += times
         self.causes[cause] += times
         if len(self.listed) < MAX_LISTED:
-            self.listed.append({"line": line, "column": column, "text": text, "cause": cause, "message": message, "fix": fix})
+            column = column if column is None else _storable(column)
+            self.listed.append({"line": line, "column": column, "text": text, "cause": cause, "message": _storable(message), "fix": fix})
 
     def add_bad(self, line: int | None, bad: BadLine) -> None:
         self.add(bad.cause, line, bad.column, bad.message, bad.fix, bad.text)
@@ -33,3 +34,8 @@ class Findings:
         self.total += other.total
         self.causes.update(other.causes)
         self.listed += [{**fault, **marks} for fault in other.listed[: MAX_LISTED - len(self.listed)]]
+
+
+def _storable(text: str) -> str:
+    """A column's name may hold the NUL that is complained of, which PostgreSQL stores in no text."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -59,14 +59,13 @@ def begin(
     sweep(now)
     if tenant.uploads.filter(stored_as="").count() >= MAX_OPEN:
         raise Conflict([("file", f"{MAX_OPEN} uploads are waiting already; store or discard one first")])
-    upload = Upload(
-        tenant=tenant, name=name, filename=filename[:200], origin=origin or {}, options=options, created_by=user, created_at=now
-    )
+    filename = _printable(filename)
+    upload = Upload(tenant=tenant, name=name, filename=filename, origin=origin or {}, options=options, created_by=user, created_at=now)
     try:
         if file is not None:
             upload.bytes = _keep(file, upload, "path")
         if eval_file is not None:
-            upload.eval_filename = (getattr(eval_file, "name", "") or "held-out")[:200]
+            upload.eval_filename = _printable(getattr(eval_file, "name", "") or "held-out")
             _keep(eval_file, upload, "eval_path")
         upload.save()
     except BaseException:
@@ -93,7 +92,7 @@ def change(
     check_order(tenant, user, name, parse_plan(options, upload.filename))
     upload.name, upload.options, upload.wish = name, {**_DEFAULTS, **options}, wish
     if eval_file is not None:
-        upload.eval_filename = (getattr(eval_file, "name", "") or "held-out")[:200]
+        upload.eval_filename = _printable(getattr(eval_file, "name", "") or "held-out")
         _keep(eval_file, upload, "eval_path")
     moved = tenant.uploads.filter(pk=upload.pk, stored_as="").exclude(state__in=[Upload.State.WAITING, Upload.State.CHECKING])
     if not moved.update(name=upload.name, options=upload.options, wish=wish, eval_filename=upload.eval_filename, note="", attempt=0):
@@ -174,7 +173,7 @@ def _outcome(upload: Upload, beat: Callable[[int], None]) -> dict[str, Any]:
     if upload.origin and not upload.path.exists():
         upload.folder.mkdir(parents=True, exist_ok=True)
         filename = origins.fetch(upload.origin, upload.path, limit_bytes=settings.MAX_UPLOAD_BYTES, beat=lambda: beat(0))
-        upload.filename, upload.bytes = filename[:200], upload.path.stat().st_size
+        upload.filename, upload.bytes = _printable(filename), upload.path.stat().st_size
         Upload.objects.filter(pk=upload.pk).update(filename=upload.filename, bytes=upload.bytes)
     plan = parse_plan(upload.options, upload.filename)
     with ExitStack() as stack:
@@ -216,6 +215,10 @@ class _Named:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
+
+
+def _printable(filename: str) -> str:
+    return "".join(filter(str.isprintable, filename))[:200] or "rows"
 
 
 def _keep(file: BinaryIO, upload: Upload, place: str) -> int:

@@ -28,6 +28,7 @@ __all__ = ("MAX_LINE_BYTES", "MAX_LISTED", "Checked", "Options", "validate")
 MAX_ROWS = 100_000_000
 MAX_COLUMNS = 200
 PROGRESS_ROWS = 5000
+MAX_SHAPES = 1000
 _FLAT = "keep those that rewards read"
 
 Progress = Callable[[int], None]
@@ -140,7 +141,8 @@ def _check_records(checked: Checked, options: Options, size: int, max_bytes: int
         checked.errors.add("too_large", None, None, message, "split it into several datasets")
         return
     lengths = Lengths(options.ruler, checked.warnings) if options.ruler else None
-    read, take = checked.read, _Taker(checked, lengths).take
+    read, taker = checked.read, _Taker(checked, lengths)
+    take = taker.take
     try:
         for line, record in checked.source.records():
             if type(record) is BadLine:
@@ -162,6 +164,8 @@ def _check_records(checked: Checked, options: Options, size: int, max_bytes: int
         checked.errors.add("too_many_columns", stop.line, None, f"the file has more than {MAX_COLUMNS} different columns", _FLAT)
     except BadLine as bad:  # the file cannot be read any further
         checked.errors.add_bad(checked.rows + 1, bad)
+    finally:
+        taker.count()
     if lengths:
         checked.lengths = lengths.figures()
 
@@ -172,28 +176,48 @@ class _TooManyColumns(Exception):
 
 
 class _Taker:
-    """What is remembered of each good row. Counts columns by their whole set: files have few different ones."""
+    """What is remembered of each good row. Columns are counted by their whole list: files have few different ones."""
 
     def __init__(self, checked: Checked, lengths: Lengths | None):
         self._seen = checked.seen
+        self._shapes: dict[tuple[str, ...], int] = {}
         self._append = checked.digests.append
         self._lengths = lengths
 
     def take(self, line: int, row: Row) -> None:
-        seen = self._seen
-        for name in row.item:
-            seen[name] += 1
-        if len(seen) > MAX_COLUMNS:
-            raise _TooManyColumns(line)
+        shape = tuple(row.item)
+        if shape in self._shapes:
+            self._shapes[shape] += 1
+        else:
+            self._new_shape(line, shape)
         self._append(prompt_digest(row), line)
         if self._lengths is not None:
             self._lengths.add(line, row)
 
+    def count(self) -> None:
+        """Put what was counted into ``seen``."""
+        for shape, times in self._shapes.items():
+            for name in shape:
+                self._seen[name] += times
+        self._shapes = {}
+
+    def _new_shape(self, line: int, shape: tuple[str, ...]) -> None:
+        if len(self._shapes) >= MAX_SHAPES:
+            self.count()
+        self._shapes[shape] = 1
+        self._seen.update(dict.fromkeys(shape, 0))
+        if len(self._seen) > MAX_COLUMNS:
+            raise _TooManyColumns(line)
+
 
 def prompt_digest(row: Row) -> int:
     """64 bits that are equal for equal prompts."""
-    parts = [f"{message['role']}\x1f{message['content']}\x1e" for message in row.messages]
-    return int.from_bytes(blake2b("".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    messages = row.messages
+    if len(messages) == 1:
+        text = f"{messages[0]['role']}\x1f{messages[0]['content']}\x1e"
+    else:
+        text = "".join([f"{message['role']}\x1f{message['content']}\x1e" for message in messages])
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _warn_of_ragged(checked: Checked) -> None:
