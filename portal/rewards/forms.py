@@ -124,7 +124,6 @@ class RewardForm(forms.Form):
         for number in range(1, PARTS + 1):
             self.fields[f"part_{number}"] = forms.ChoiceField(label=f"Reward {number}", choices=choices, required=False)
             self.fields[f"part_name_{number}"] = forms.CharField(label=f"Name {number}", required=False, max_length=64)
-        self._require_only_the_chosen()
 
     @property
     def boxes(self) -> list[dict[str, Any]]:
@@ -147,12 +146,6 @@ class RewardForm(forms.Form):
     @property
     def has_parts(self) -> bool:
         return bool(self._parts)
-
-    def _require_only_the_chosen(self) -> None:
-        kind = BY_TYPE.get(self.data.get("type", "numeric") if self.is_bound else "numeric", KINDS[0])
-        for name, field in self.fields.items():
-            if name not in ("name", "type", *kind.fields):
-                field.required = False
 
     def clean(self) -> dict[str, Any]:
         values = super().clean()
