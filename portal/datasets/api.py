@@ -108,9 +108,10 @@ class Datasets(TenantViews):
     @action(detail=True, methods=["post"], parser_classes=[JSONParser])
     def lengths(self, request: Request, public_id: str) -> Response:
         """Measure the prompts in a base model's tokens; the figures are in the dataset's ``lengths`` when they are there."""
+        dataset = self.get_object()  # before the body is looked at: what is not there is a 404, whatever is sent
         form = LengthsIn(data=request.data)
         form.is_valid(raise_exception=True)
-        dataset, model = self.get_object(), _model(form.validated_data["model"])
+        model = _model(form.validated_data["model"])
         measure.begin(dataset, model, timezone.now())
         return Response(dataset.lengths.get(model, {}), status=status.HTTP_202_ACCEPTED)
 
