@@ -46,6 +46,7 @@ _HERE = Path(__file__).resolve().parent
 _PACKET_BYTES = 64 * 1024
 _SPAWN_SECONDS = 10.0
 _TEMPLATE_SECONDS = 60.0
+_REFILL_DELAY_SECONDS = 0.02
 
 
 class CannotSpawn(Exception):
@@ -117,6 +118,8 @@ class Nursery:
             self._refill = asyncio.create_task(self._fill_or_log())
 
     async def _fill_or_log(self) -> None:
+        # The worker just taken has work to do; a fork now would take the processor from it.
+        await asyncio.sleep(_REFILL_DELAY_SECONDS)
         try:
             await self._fill()
         except CannotSpawn as error:

@@ -9,14 +9,16 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from . import lockdown, probing, wire
 from .coding import Coder
 from .grading import Grader
-from .guard import Guard
+from .guard import REWARD_FILE, Guard, execute
 
 _FREE_DESCRIPTOR = 64
 _BROKEN = 73
+_WARM_ROUNDS = 3
 _FILELESS_FINDERS = ("BuiltinImporter", "FrozenImporter")
 
 
@@ -25,8 +27,13 @@ def become(descriptors: dict[int, int], walls: dict, finder: object) -> None:
     try:
         _rearrange(descriptors)
         _forget_the_template(finder)
-        wire.send({"ready": lockdown.lock(**walls)})
-        _serve()
+        report = lockdown.lock(**walls)
+        operations = _operations()
+        gc.freeze()
+        wire.send({"ready": report})
+        while True:
+            request = wire.receive()
+            operations[request["op"]](request)
     except OSError as error:
         wire.send({"failed": f"a wall does not stand: {error.strerror}"})
     finally:
@@ -67,10 +74,13 @@ def _uname() -> os.uname_result:
     return _UNAME
 
 
-def _serve() -> None:
+def _operations() -> dict[str, Callable[[dict], None]]:
+    """What the host may ask for. Ready ahead of time, and once in use: each page written for the first time is copied from the template."""
     keeper = Guard()
+    for _ in range(_WARM_ROUNDS):
+        keeper.run(1.0, execute, "def grade(sample, item):\n    return 1.0\nx = 1 / 0", REWARD_FILE, {})
     grader, coder = Grader(keeper), Coder(keeper)
-    operations = {
+    return {
         "load": grader.load,
         "grade": grader.grade,
         "program": coder.program,
@@ -79,7 +89,3 @@ def _serve() -> None:
         "judge": coder.judge,
         "probe": lambda request: wire.send({"succeeded": probing.attempts()}),
     }
-    gc.freeze()
-    while True:
-        request = wire.receive()
-        operations[request["op"]](request)

@@ -145,7 +145,7 @@ def double(x): return 0
         """
 def double(x):
     import os
-    body = b'{"value": 4, "passed": true}'
+    body = b'{"passed": true}'
     os.write(4, len(body).to_bytes(4, "little") + body)
 """,
     ],
