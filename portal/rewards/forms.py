@@ -129,6 +129,8 @@ class RewardForm(forms.Form):
     def boxes(self) -> list[dict[str, Any]]:
         """Each field with the kinds that have it, as the page lays them out."""
         fields = dict.fromkeys(field for kind in KINDS for field in kind.fields if field != "parts")
+        # What several kinds share and rarely change comes last.
+        fields = sorted(fields, key=lambda name: name in ("range_low", "range_high", "seconds"))
         return [
             {
                 "field": self[name],
