@@ -8,8 +8,16 @@ from engine.trajectory import ToolCall, Trajectory, Turn
 
 
 def played(
-    reward: float | None, *, length: int = 2, sampling=((0.0, 5.0),), acting=(), grading: tuple[float, float] = (5.0, 5.5), turns=()
+    reward: float | None,
+    *,
+    length: int = 2,
+    sampling=((0.0, 5.0),),
+    acting=(),
+    grading: tuple[float, float] = (5.0, 5.5),
+    turns=(),
+    applies: bool = True,
 ) -> Played:
+    """``applies``: whether a missing reward is a grading that failed, rather than a grader that had nothing to say."""
     trajectory = Trajectory(
         job="a",
         policy_version=0,
@@ -25,6 +33,7 @@ def played(
         finish_reason="length" if length == 8 else "stop",
         reward=reward,
         turns=list(turns),
+        invalid="timeout" if reward is None and applies else None,
     )
     return Played(trajectory=trajectory, cached_tokens=1, sampling=list(sampling), acting=list(acting), grading=grading)
 
@@ -40,6 +49,11 @@ def test_rewards_are_over_the_valid_gradings():
     summary = rollout_summary([played(r) for r in (1.0, 0.0, None)], group_size=3, started_at=0.0)
 
     assert (summary.reward_mean, summary.reward_std, summary.reward_min, summary.reward_max) == (0.5, 0.5, 0.0, 1.0)
+
+
+def test_a_grader_that_does_not_apply_has_not_failed():
+    summary = rollout_summary([played(None, applies=False), played(None)], group_size=2, started_at=0.0)
+    assert summary.invalid == 1
 
 
 def test_a_batch_without_any_valid_grade_is_still_summarised():
