@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
+
 from engine.bench import kv, peers, profiling, regimes_main
 from engine.bench.loads import WORKLOADS
 from engine.bench.measure import ALL
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return COMMANDS[given[0]](given[1:])
         options = parsed(given)
         return regimes_main.main(options) if options.regimes else peers.main(options)
-    except (SettingsError, StartFailed, PartFailed, ProfileError, OSError) as error:
+    except (SettingsError, StartFailed, PartFailed, ProfileError, OSError, httpx.HTTPStatusError) as error:
         print(error, file=sys.stderr)
         return 1
 

@@ -16,6 +16,10 @@ from engine.spec import DatasetRef
 from engine.workload import canonical
 
 
+# Room for the observations below and for the mark that the engine puts where it cuts a longer one.
+OBSERVATION_TOKENS = 32
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tools:
     """A stand-in for tools: after each of ``turns`` turns a lognormal wait (``median_seconds``, σ 0.5, at most ``cap_seconds``) and then
@@ -31,7 +35,12 @@ class Tools:
     @property
     def environment(self) -> dict[str, Any]:
         latency = {"median_seconds": self.median_seconds, "sigma": 0.5, "cap_seconds": self.cap_seconds}
-        turns = {"tool_turns": self.turns, "observation": self.observation, "max_observation_tokens": 16, "answer_turn": self.answer}
+        turns = {
+            "tool_turns": self.turns,
+            "observation": self.observation,
+            "max_observation_tokens": OBSERVATION_TOKENS,
+            "answer_turn": self.answer,
+        }
         return {"type": "stand_in", "latency": latency, **turns}
 
 
