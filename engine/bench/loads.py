@@ -15,7 +15,6 @@ from engine.models import tasks
 from engine.spec import DatasetRef
 from engine.workload import canonical
 
-
 # Room for the observations below and for the mark that the engine puts where it cuts a longer one.
 OBSERVATION_TOKENS = 32
 
