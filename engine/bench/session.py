@@ -7,7 +7,7 @@ import secrets
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -81,7 +81,8 @@ class Session:
                 cut_at = time.time()
                 await self._cancel(views)
             except asyncio.CancelledError:  # the bench is told to end: leave the engine as it was
-                await self._cancel(views)
+                with suppress(httpx.TransportError):
+                    await self._cancel(views)
                 raise
             sampling = watch.intervals
         after = await self.client.status()
@@ -145,4 +146,5 @@ async def session(settings: EngineSettings, *, on_stage: Callable[[str], None] =
             yield found
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
-            await found.restore_policy()
+            with suppress(httpx.TransportError):  # an engine that is gone has no policy
+                await found.restore_policy()
