@@ -47,13 +47,13 @@ STAGES = (
     Stage(name="style", command=("-m", "ruff", "check", "."), deadline_seconds=60, tests=False),
     Stage(name="format", command=("-m", "ruff", "format", "--check", "."), deadline_seconds=60, tests=False),
     pytest_stage(
-        "unit", 120, *LIGHT, "-m", f"{ELSEWHERE} and not postgres", "tests", *(f"--ignore={path}" for path in (*PORTAL, "tests/browser"))
+        "unit", 400, *LIGHT, "-m", f"{ELSEWHERE} and not postgres", "tests", *(f"--ignore={path}" for path in (*PORTAL, "tests/browser"))
     ),
-    pytest_stage("portal", 400, "-m", f"{ELSEWHERE} and not postgres", *PORTAL),
-    pytest_stage("postgres", 400, "-m", ELSEWHERE, *PORTAL, on_postgres=True),
-    pytest_stage("engine", 900, "-m", "engine and not stack and not browser and not soak", "tests"),
+    pytest_stage("portal", 600, "-m", f"{ELSEWHERE} and not postgres", *PORTAL),
+    pytest_stage("postgres", 600, "-m", ELSEWHERE, *PORTAL, on_postgres=True),
+    pytest_stage("engine", 1800, "-m", "engine and not stack and not browser and not soak", "tests"),
     pytest_stage("stack", 600, "-m", "stack and not browser and not soak", "tests"),
-    pytest_stage("browser", 600, "-m", "browser and not soak", "tests", needs_browser=True),
+    pytest_stage("browser", 900, "-m", "browser and not soak", "tests", needs_browser=True),
 )
 SOAK = (pytest_stage("soak", 7200, "-m", "soak", "tests"),)
 
