@@ -70,7 +70,7 @@ class UploadForm(PlanForm):
     replaces = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def named(self) -> str:
-        return self.cleaned_data["name"] or _stem(self.cleaned_data["file"].name)
+        return self.cleaned_data["name"] or stem(self.cleaned_data["file"].name)
 
 
 class ReadingForm(PlanForm):
@@ -206,5 +206,5 @@ class HubForm(PlanForm):
         return self.cleaned_data["name"] or self.cleaned_data["hub_name"][:MAX_NAME]
 
 
-def _stem(filename: str) -> str:
+def stem(filename: str) -> str:
     return (filename.rpartition(".")[0] or filename)[:MAX_NAME]

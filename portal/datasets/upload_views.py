@@ -148,10 +148,15 @@ def _upload(request: HttpRequest, form: forms.UploadForm) -> Upload | None:
     replaced = request.tenant.uploads.filter(public_id=given["replaces"]).first() if given["replaces"] else None
     options, name, more = form.options(), form.named(), {"file": given["file"], "eval_file": given["eval_file"]}
     if replaced is not None:
-        options, name = {**replaced.options, "mapping": None, "encoding": ""}, given["name"] or replaced.name
+        options, name = {**replaced.options, "mapping": None, "encoding": ""}, given["name"] or _kept_name(replaced) or form.named()
         if replaced.eval_filename and not given["eval_file"]:
             more["eval_file"] = _Kept(replaced.eval_path.open("rb"), replaced.eval_filename)
     return _told(form, _begin, request, name=name, filename=given["file"].name, options=options, replaces=replaced, **more)
+
+
+def _kept_name(replaced: Upload) -> str:
+    """The name that somebody chose; one that came from the file goes with the file."""
+    return "" if replaced.name == forms.stem(replaced.filename) else replaced.name
 
 
 class _Kept:

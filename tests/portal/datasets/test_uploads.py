@@ -87,6 +87,14 @@ def test_the_mended_file_keeps_what_was_chosen(world: World) -> None:
     assert not world.sums.uploads.filter(pk=upload.pk).exists()
 
 
+def test_another_file_brings_its_own_name_unless_one_was_chosen(world: World) -> None:
+    unnamed = world.upload(name="broken", filename="broken.jsonl")
+    file = additions(40)
+    file.name = "sums.jsonl"
+    send(world, file, replaces=unnamed.public_id)
+    assert world.sums.datasets.get().name == "sums"
+
+
 def test_a_held_out_file_is_held_out(world: World) -> None:
     held_out = jsonl(*({"prompt": f"held {n}", "answer": "x"} for n in range(5)))
     send(world, additions(40), eval_file=held_out)
