@@ -28,6 +28,7 @@ _SYSTEM_CONFIG = {
     "prestart_worker_first_driver": False,
     "memory_monitor_refresh_ms": 0,  # Ray must not kill an actor because a neighbour filled the machine
     "task_events_report_interval_ms": 0,
+    "worker_niceness": 0,  # each actor chooses its own (see process.enter)
     "max_direct_call_object_size": 2**20,  # a small adapter travels inside the call: 1 ms instead of 3 by way of the object store
     "grpc_client_check_connection_status_interval_milliseconds": 100,  # how soon a killed process is noticed
 }

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class TrainActor:
     def __init__(self, settings: EngineSettings, rank: int, factory: str, name: str):
         threads = max(1, len(settings.train_core_ids))
-        process.enter(name, settings, cores=settings.train_core_ids, threads=threads)
+        process.enter(name, settings, cores=settings.train_core_ids, threads=threads, niceness=process.CALCULATES)
         self._settings = settings
         self._rank = rank
         self._fence = Fence()

@@ -47,6 +47,11 @@ def test_the_door_wants_the_secret(engine):
     assert httpx.get(f"{engine.settings.engine_url}/healthz").json()["ok"]
 
 
+def test_who_hands_on_goes_before_who_calculates(engine):
+    niceness = {title: os.getpriority(os.PRIO_PROCESS, *engine.processes(title)) for title in ("ray::Manager", "ray::Http", "ray::Train")}
+    assert niceness == {"ray::Manager": 0, "ray::Http": 0, "ray::Train": 15}
+
+
 def test_nothing_of_the_engine_can_be_reached_from_outside(engine):
     listening = wait_until(lambda: bool(_listeners(engine)))
 
