@@ -33,10 +33,14 @@ def enter(role: str, settings: EngineSettings, *, cores: tuple[int, ...] = (), t
 
 
 def _let_others_go_first(niceness: int) -> None:
-    """All threads that are there; on Linux each has a niceness of its own, and hands it on to those it starts."""
+    """All threads that are there; on Linux each has a niceness of its own, and hands it on to those it starts.
+
+    Never less nice than it was started: only root may take that back.
+    """
     for task in Path("/proc/self/task").iterdir() if niceness else ():
         with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
-            os.setpriority(os.PRIO_PROCESS, int(task.name), niceness)
+            thread = int(task.name)
+            os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def log_to(path: Path) -> None:
