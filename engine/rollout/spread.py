@@ -31,8 +31,6 @@ def parts(request: RolloutRequest, count: int) -> list[RolloutRequest]:
 
 def joined(results: Sequence[RolloutResult]) -> RolloutResult:
     """The batch that one replica would have made of all the rows. The phases are those of the part that took longest."""
-    if len(results) == 1:
-        return results[0]
     batches = [decode(result.batch) for result in results]
     trajectories = [trajectory for batch in batches for trajectory in batch.trajectories]
     slowest = max((result.summary for result in results), key=lambda summary: sum(summary[name] for name in SECONDS))

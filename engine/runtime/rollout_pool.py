@@ -73,7 +73,7 @@ class RolloutPool:
         return await self._work("evaluate", request, (await self._live(request.adapter.job))[0])
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
-        live = [replica for replica in self._replicas if replica.alive.is_set()]
+        live = self._alive()
         if not live:
             raise PortError("no sampler is up")
         replica = min(live, key=lambda r: r.outstanding)
@@ -90,7 +90,7 @@ class RolloutPool:
 
     async def stats(self) -> dict[str, Any]:
         """Numbers summed over the replicas; ``kv_used``, a share, is their mean."""
-        live = [replica for replica in self._replicas if replica.alive.is_set()]
+        live = self._alive()
         answers = await asyncio.gather(
             *(answer(r.handle.stats.remote(), deadline_seconds=self._call_deadline, what=f"sampler {r.index}: stats") for r in live)
         )
@@ -118,15 +118,18 @@ class RolloutPool:
         finally:
             replica.outstanding -= 1
 
+    def _alive(self) -> list[_Replica]:
+        return [replica for replica in self._replicas if replica.alive.is_set()]
+
     async def _live(self, job: str) -> list[_Replica]:
         """The live replicas, once there is one: the least busy first; among equals the one that knows this job's last adapter."""
         async with self._any_alive:
             try:
                 async with asyncio.timeout(self._start_deadline):
-                    await self._any_alive.wait_for(lambda: any(r.alive.is_set() for r in self._replicas))
+                    await self._any_alive.wait_for(self._alive)
             except TimeoutError:
                 raise PortError(f"no sampler came up within {self._start_deadline:g} s") from None
-        live = [replica for replica in self._replicas if replica.alive.is_set()]
+        live = self._alive()
         live.sort(key=lambda r: (r.outstanding, r.index != self._last.get(job)))
         self._last[job] = live[0].index
         return live
@@ -174,7 +177,7 @@ class RolloutPool:
         async with self._any_alive:
             (replica.alive.set if alive else replica.alive.clear)()
             self._any_alive.notify_all()
-        up = any(r.alive.is_set() for r in self._replicas)
+        up = bool(self._alive())
         self._readiness.set(PART, None if up else LOADING, failure=None if up else failure)
 
     def _kill(self, replica: _Replica, reason: str) -> None:
