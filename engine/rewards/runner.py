@@ -6,6 +6,8 @@ The engine starts it with an empty environment in the root folder and talks to i
     {"source": id, "text": ...}                                  (no answer; kept for the calls that name it)
     {"id", "op": "grade", "key", "source", "items", "seconds", "max_losses"}     → {"id", "verdicts"} or {"id", "unknown_source": true}
     {"id", "op": "code", "code", "tests", "seconds"}             → {"id", "outcomes"}
+    {"id", "op": "program", "code", "seconds"}                   → {"id", "ran"}
+    {"cancel": id}                                               (no answer; the program ends, and nor has it an answer)
     {"id", "op": "output", "key", "source"}                      → {"id", "text", "dropped_bytes"}
 
 The end of the socket, or of the engine, is its end, and its end is the end of every worker.
@@ -90,6 +92,7 @@ class _Conversation:
         self._sources: OrderedDict[str, str] = OrderedDict()
         self._sources_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._programs: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -98,12 +101,22 @@ class _Conversation:
                 if "text" in message:
                     self._keep(message["source"], message["text"])
                     continue
-                task = asyncio.create_task(self._answer(message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                if "cancel" in message:
+                    if program := self._programs.get(message["cancel"]):
+                        program.cancel()
+                    continue
+                self._begin(message)
         finally:
             for task in self._tasks:
                 task.cancel()
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        task = asyncio.create_task(self._answer(message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if message["op"] == "program":
+            self._programs[message["id"]] = task
+            task.add_done_callback(lambda _: self._programs.pop(message["id"]))
 
     async def _answer(self, message: dict[str, Any]) -> None:
         try:
@@ -127,6 +140,9 @@ class _Conversation:
         tests = [wires.test_in(raw) for raw in message["tests"]]
         outcomes = await self._registry.run_code(message["code"], tests, seconds=message["seconds"])
         return {"outcomes": [asdict(outcome) for outcome in outcomes]}
+
+    async def _program(self, message: dict[str, Any]) -> dict[str, Any]:
+        return {"ran": asdict(await self._registry.run_program(message["code"], seconds=message["seconds"]))}
 
     async def _output(self, message: dict[str, Any]) -> dict[str, Any]:
         return asdict(self._registry.output(message["key"], self._sources.get(message["source"], "")))

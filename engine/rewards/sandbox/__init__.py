@@ -4,6 +4,7 @@
     strength = await sandbox.start()         # starts the runner process; raises TooWeak where the machine cannot hold the required walls
     verdicts = await sandbox.grade(key, source, items, Limits(call_seconds=5.0))
     outcomes = await sandbox.run_code(code, tests, Limits(call_seconds=5.0))
+    ran = await sandbox.run_program(code, Limits(call_seconds=5.0))
     output = await sandbox.output(key, source)
     await sandbox.close()                    # no process is left
 
@@ -26,6 +27,11 @@
     the process of the code, and a verdict is never taken from its words. ``tests``: ``StdinTest``, ``CallTest`` or ``AssertTest``, each
     with ``limits.call_seconds``. One outcome per test, in order.
 
+``run_program(code, limits=Limits()) -> Ran``
+    Runs code that a model wrote in a fresh process of its own and tells what it printed. As in an interactive session, the value of a
+    last line that is an expression is printed too. At most half of the workers run programs, so that gradings never wait for them all;
+    whoever stops waiting for the answer takes the program along.
+
 ``to_json(verdict)`` is the shape that pages, API and command line show. How strong the walls are is ``sandbox.strength``
 (``Strength.as_dict()`` for status pages); ``await prove(settings)`` only tries the walls, and raises ``TooWeak`` where they do not
 hold. The same from a shell: ``python -m engine.rewards run``.
@@ -43,6 +49,7 @@ from engine.rewards.sandbox.verdicts import (
     Limits,
     NotApplicable,
     Output,
+    Ran,
     StdinTest,
     TestOutcome,
     Verdict,
@@ -60,6 +67,7 @@ __all__ = [
     "Limits",
     "NotApplicable",
     "Output",
+    "Ran",
     "Sandbox",
     "SandboxSettings",
     "StdinTest",

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.rewards.sandbox import wires
+from engine.rewards.sandbox.frames import encode
 from engine.rewards.sandbox.strength import SandboxSettings, Strength, TooWeak
-from engine.rewards.sandbox.verdicts import MAX_ITEM_BYTES, MAX_SOURCE_BYTES, CodeTest, Failed, Limits, Output, TestOutcome, Verdict
+from engine.rewards.sandbox.verdicts import MAX_ITEM_BYTES, MAX_SOURCE_BYTES, CodeTest, Failed, Limits, Output, Ran, TestOutcome, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,13 @@ class Sandbox:
         if isinstance(answer, Failed):
             return [TestOutcome(passed=False, message=answer.message, error=answer)] * len(tests)
         return [wires.outcome_in(raw) for raw in answer["outcomes"]]
+
+    async def run_program(self, code: str, limits: Limits = _USUAL) -> Ran:
+        """See the package."""
+        if len(code.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
+            return Ran(text="", error=Failed(kind="import_error", message=f"the code is larger than {MAX_SOURCE_BYTES // 1024} kB"))
+        answer = await self._ask({"op": "program", "code": code, "seconds": limits.call_seconds})
+        return Ran(text="", error=answer) if isinstance(answer, Failed) else wires.ran_in(answer["ran"])
 
     async def output(self, key: str, source: str) -> Output:
         """What the reward printed during its latest batch."""
@@ -201,6 +209,10 @@ class _Runner:
         try:
             await self._send({"id": number, **request})
             return await answer
+        except asyncio.CancelledError:
+            if request["op"] == "program" and not self.gone:
+                self._writer.write(encode({"cancel": number}))
+            raise
         finally:
             self._owed.pop(number, None)
 

@@ -16,7 +16,7 @@ from engine.rewards.sandbox.frames import Forged, encode
 from engine.rewards.sandbox.inside.values import pack, unpack
 from engine.rewards.sandbox.nursery import CannotSpawn
 from engine.rewards.sandbox.slots import Slots
-from engine.rewards.sandbox.verdicts import HARD_GRACE_SECONDS, AssertTest, CallTest, CodeTest, Failed, StdinTest, TestOutcome
+from engine.rewards.sandbox.verdicts import HARD_GRACE_SECONDS, AssertTest, CallTest, CodeTest, Failed, Ran, StdinTest, TestOutcome
 from engine.rewards.sandbox.worker import Late, Lost, Worker
 
 _PROGRAM_OUTPUT_BYTES = 2**20
@@ -41,6 +41,16 @@ class CodeRunner:
     async def run(self, code: str, tests: Sequence[CodeTest], *, seconds: float) -> list[TestOutcome]:
         """One outcome per test, in order. Never raises on any code or test."""
         return [await self._one(code, test, seconds) for test in tests]
+
+    async def program(self, code: str, *, seconds: float) -> Ran:
+        """What ``code`` prints. Never raises on any code."""
+        try:
+            async with _Process(self._slots) as process:
+                told = await process.run_to_end({"op": "program", "source": code, "stdin": "", "echo": True, "seconds": seconds}, seconds)
+                output, dropped_bytes = process.worker.take_output()
+        except CannotSpawn as error:
+            return Ran(text="", error=Failed(kind="unavailable", message=f"{_UNAVAILABLE}{error}"))
+        return Ran(text=output.decode("utf-8", "replace"), dropped_bytes=dropped_bytes, error=told)
 
     async def _one(self, code: str, test: CodeTest, seconds: float) -> TestOutcome:
         try:

@@ -207,6 +207,9 @@ class _Template:
         except (OSError, TimeoutError) as error:
             _close(*ours)
             raise CannotSpawn(f"the template does not answer: {error or 'no answer'}") from error
+        except BaseException:
+            _close(*ours)
+            raise
         finally:
             _close(*theirs)
             self._spawned.pop(number, None)

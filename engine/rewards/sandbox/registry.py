@@ -9,7 +9,7 @@ from engine.rewards.sandbox.coding import CodeRunner
 from engine.rewards.sandbox.lanes import Lane
 from engine.rewards.sandbox.nursery import Nursery
 from engine.rewards.sandbox.slots import Slots
-from engine.rewards.sandbox.verdicts import CodeTest, Output, TestOutcome, Verdict
+from engine.rewards.sandbox.verdicts import CodeTest, Output, Ran, TestOutcome, Verdict
 
 _IDLE_SECONDS = 600.0
 _SWEEP_SECONDS = 30.0
@@ -21,6 +21,8 @@ class Registry:
         self._slots = Slots(nursery, limit=max_workers, evict=self._evict)
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._code = CodeRunner(self._slots)
+        # Models in the middle of their episodes must not keep finished ones from being graded.
+        self._programs = asyncio.Semaphore(max(1, max_workers // 2))
         self._sweeper = asyncio.create_task(self._sweep())
 
     async def grade(self, key: str, source: str, items: Sequence[str], *, seconds: float, max_losses: int) -> list[Verdict]:
@@ -31,6 +33,10 @@ class Registry:
 
     async def run_code(self, code: str, tests: Sequence[CodeTest], *, seconds: float) -> list[TestOutcome]:
         return await self._code.run(code, tests, seconds=seconds)
+
+    async def run_program(self, code: str, *, seconds: float) -> Ran:
+        async with self._programs:
+            return await self._code.program(code, seconds=seconds)
 
     def output(self, key: str, source: str) -> Output:
         lane = self._lanes.get((key, source))

@@ -129,6 +129,15 @@ class TestOutcome:
     error: Failed | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ran:
+    """What a program printed, the first 16 kB of it, how many more bytes it wrote, and how it failed: None when it ended well."""
+
+    text: str
+    dropped_bytes: int = 0
+    error: Failed | None = None
+
+
 def to_json(verdict: Verdict) -> dict[str, Any]:
     """``{"reward": x}``, with ``components`` where there are any, ``{"reward": None}``, or ``{"error": {"kind", "message", "line"}}``."""
     if isinstance(verdict, Graded):

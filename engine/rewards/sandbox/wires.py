@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.rewards.sandbox.frames import HEAD, encode
 from engine.rewards.sandbox.replies import graded
-from engine.rewards.sandbox.verdicts import AssertTest, CallTest, CodeTest, Failed, Graded, NotApplicable, StdinTest, TestOutcome, Verdict
+from engine.rewards.sandbox.verdicts import AssertTest, CallTest, CodeTest, Failed, Graded, NotApplicable, Ran, StdinTest, TestOutcome, Verdict
 
 MAX_FRAME_BYTES = 2**30
 _TESTS: dict[str, type] = {"stdin": StdinTest, "call": CallTest, "assert": AssertTest}
@@ -47,6 +47,10 @@ def failed_in(raw: dict[str, Any]) -> Failed:
 
 def outcome_in(raw: dict[str, Any]) -> TestOutcome:
     return TestOutcome(**{**raw, "error": failed_in(raw["error"]) if raw["error"] else None})
+
+
+def ran_in(raw: dict[str, Any]) -> Ran:
+    return Ran(**{**raw, "error": failed_in(raw["error"]) if raw["error"] else None})
 
 
 def test_out(test: CodeTest) -> dict[str, Any]:

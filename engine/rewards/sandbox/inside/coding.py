@@ -20,13 +20,17 @@ class Coder:
         self._namespace: dict[str, Any] = {}
 
     def program(self, request: dict) -> None:
-        """Run as a script: standard input given, output to descriptor 1, the exit status says how it went. Never returns."""
+        """Run as a script: standard input given, output to descriptor 1, the exit status says how it went. Never returns.
+
+        With ``echo`` a last line that is an expression prints its value, as in an interactive session.
+        """
         sys.stdin = io.TextIOWrapper(io.BytesIO(request["stdin"].encode("utf-8", "surrogatepass")), encoding="utf-8", errors="replace")
         sys.stdout = sys.__stdout__ = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace")
         source = request["source"]
         namespace = guard.module("__main__", source, guard.CODE_FILE)
         sys.modules["__main__"] = namespace
-        _, error = self._guard.run(request["seconds"], guard.execute, source, guard.CODE_FILE, namespace.__dict__)
+        execute = _echoing if request.get("echo") else guard.execute
+        _, error = self._guard.run(request["seconds"], execute, source, guard.CODE_FILE, namespace.__dict__)
         sys.stdout.flush()
         if error and not _ended_well(error):
             wire.send({"error": error})
@@ -85,6 +89,13 @@ def _exception(error: dict) -> BaseException:
     if isinstance(found, type) and issubclass(found, Exception):
         return found(text)
     return RuntimeError(error["message"])
+
+
+def _echoing(source: str, file: str, namespace: dict) -> None:
+    tree = ast.parse(source, file)
+    last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+    exec(compile(tree, file, "exec", dont_inherit=True), namespace)
+    exec(compile(ast.Interactive(last), file, "single", dont_inherit=True), namespace)
 
 
 def _parsed(source: str) -> ast.AST:
