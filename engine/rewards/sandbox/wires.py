@@ -9,7 +9,18 @@ from typing import Any
 
 from engine.rewards.sandbox.frames import HEAD, encode
 from engine.rewards.sandbox.replies import graded
-from engine.rewards.sandbox.verdicts import AssertTest, CallTest, CodeTest, Failed, Graded, NotApplicable, Ran, StdinTest, TestOutcome, Verdict
+from engine.rewards.sandbox.verdicts import (
+    AssertTest,
+    CallTest,
+    CodeTest,
+    Failed,
+    Graded,
+    NotApplicable,
+    Ran,
+    StdinTest,
+    TestOutcome,
+    Verdict,
+)
 
 MAX_FRAME_BYTES = 2**30
 _TESTS: dict[str, type] = {"stdin": StdinTest, "call": CallTest, "assert": AssertTest}
