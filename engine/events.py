@@ -79,6 +79,7 @@ class RolloutSummary(_Data):
     prompt_tokens: int
     sampled_tokens: int
     cached_tokens: int
+    judge_tokens: int = 0  # read and written by judges, whichever model they are
     env_tokens: int = 0  # what environments added between turns; prefill, like prompts
     turns_mean: float = 1.0
     tool_calls: int = 0
@@ -108,7 +109,7 @@ class StepData(_Data):
     mismatch_kl: float | None
     learning_rate: float
     skipped: str | None  # None, "no_signal" or "nonfinite": committed without an update
-    tokens: dict[str, int]  # prefill, sampled, trained
+    tokens: dict[str, int]  # prefill, sampled, judge, trained
     attribution: Literal["user", "reward", "platform"]
     seconds: dict[str, float]  # wait_rollout, rollout, env, reward, wait_train, train, commit
     spans: list[Span]
@@ -123,3 +124,4 @@ class EvalData(_Data):
     temperature: float
     sampled_tokens: int
     seconds: float
+    judge_tokens: int = 0

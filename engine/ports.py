@@ -47,12 +47,16 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterRef:
-    """Names one committed snapshot on the sampler. ``load_id`` is fresh per load and never reused within one sampler's life."""
+    """Names one committed snapshot on the sampler. ``load_id`` is fresh per load and never reused within one sampler's life.
+
+    ``base``: the frozen base model itself, for whom ``tenant`` and ``job`` say; there is nothing to load.
+    """
 
     tenant: str
     job: str
     version: int
     load_id: int
+    base: bool = False
 
     @property
     def name(self) -> str:
@@ -107,7 +111,10 @@ class TrainResult:
 
 class RolloutPort(Protocol):
     async def rollout(self, request: RolloutRequest) -> RolloutResult:
-        """Load the adapter if it is not there, verify it, sample and grade every completion, return the whole batch."""
+        """Load the adapter if it is not there, verify it, sample and grade every completion, return the whole batch.
+
+        Of the base model (``request.adapter.base``), a probe: behind everything else, and any number at once under one name.
+        """
         ...
 
     async def evaluate(self, request: EvalRequest) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def step_data(*, ready: dict[str, Any], metrics: dict[str, Any], times: TrainTim
         "rollout": summary,
         "certificate": _certificate(ready["certificate"], metrics),
         **trained,
-        "tokens": {"prefill": _prefill_tokens(summary), "sampled": summary["sampled_tokens"], **metrics.get("tokens", {})},
+        "tokens": {**_rollout_tokens(summary), **metrics.get("tokens", {})},
         "attribution": "user",
         "seconds": _phase_seconds(spans, summary),
         "spans": spans,
@@ -105,9 +105,10 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _prefill_tokens(summary: dict[str, Any]) -> int:
-    """Prompts, and what environments added: read by the model, not sampled."""
-    return summary["prompt_tokens"] + summary.get("env_tokens", 0)
+def _rollout_tokens(summary: dict[str, Any]) -> dict[str, int]:
+    """Prefill: prompts, and what environments added; read by the model, not sampled. Judge: read and written by judges."""
+    prefill = summary["prompt_tokens"] + summary.get("env_tokens", 0)
+    return {"prefill": prefill, "sampled": summary["sampled_tokens"], "judge": summary.get("judge_tokens", 0)}
 
 
 def _certificate(sampled: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:

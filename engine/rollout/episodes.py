@@ -63,6 +63,7 @@ class Played:
 
     trajectory: Trajectory
     cached_tokens: int
+    judge_tokens: int
     sampling: list[Span]
     acting: list[Span]
     grading: Span
@@ -151,6 +152,7 @@ async def _episode(plan: EpisodePlan, row: Row, prompt_ids: list[int], sample: i
             turns=story.turns if len(story.turns) > 1 or story.turns[0].call else [],
         ),
         cached_tokens=story.cached_tokens,
+        judge_tokens=result.judge_tokens,
         sampling=story.sampling,
         acting=story.acting,
         grading=(started_at, tools.clock()),

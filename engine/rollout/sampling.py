@@ -14,6 +14,7 @@ from engine.spec import Grader
 # vLLM's scheduler takes the lower number first.
 ROLLOUT_PRIORITY = 0
 EVALUATION_PRIORITY = 10
+PROBE_PRIORITY = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

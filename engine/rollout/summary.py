@@ -21,6 +21,7 @@ def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: fl
     return RolloutSummary(
         **contents([p.trajectory for p in played], group_size=group_size),
         cached_tokens=sum(p.cached_tokens for p in played),
+        judge_tokens=sum(p.judge_tokens for p in played),
         rollout_seconds=max(p.grading[1] for p in played) - started_at - env_seconds - reward_seconds,
         env_seconds=env_seconds,
         reward_seconds=reward_seconds,
@@ -52,6 +53,7 @@ def contents(trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str
         "sampled_tokens": sum(lengths),
         "env_tokens": sum(t.added_tokens for t in trajectories),
         "turns_mean": statistics.fmean(len(t.turns) or 1 for t in trajectories),
+        "finish_reasons": dict(Counter(t.finish_reason for t in trajectories)),
         "tool_calls": sum(len(t.tool_calls) for t in trajectories),
         "tool_failures": dict(Counter(call.error for t in trajectories for call in t.tool_calls if call.error)),
         "tool_seconds": sum(call.seconds for t in trajectories for call in t.tool_calls),
@@ -84,5 +86,6 @@ def eval_data(played: Sequence[Played], *, version: int, temperature: float, sec
         invalid=sum(p.trajectory.invalid is not None for p in played),
         temperature=temperature,
         sampled_tokens=sum(p.trajectory.sampled_tokens for p in played),
+        judge_tokens=sum(p.judge_tokens for p in played),
         seconds=seconds,
     )

@@ -204,6 +204,9 @@ class VllmSampler:
     # Sampling
 
     async def sample(self, adapter: AdapterRef, prompt_ids: list[int], params: SampleParams) -> Sampled:
+        if adapter.base:
+            salt = f"base/{adapter.tenant}"
+            return _sampled(await self._generate(prompt_ids, _sampling_params(params), None, params.priority, salt=salt))
         loaded = self._loaded.get((adapter.tenant, adapter.job, adapter.version))
         if loaded is None:
             raise PortError(f"{adapter.name} is not loaded")
@@ -216,8 +219,11 @@ class VllmSampler:
                 await self._drop_if_idle(loaded)
         return _sampled(output)
 
-    async def _generate(self, prompt_ids: list[int], params: SamplingParams, loaded: _Loaded | None, priority: int) -> RequestOutput:
-        prompt = {"type": "token", "prompt_token_ids": prompt_ids, "cache_salt": loaded.salt if loaded else "base"}
+    async def _generate(
+        self, prompt_ids: list[int], params: SamplingParams, loaded: _Loaded | None, priority: int, *, salt: str = "base"
+    ) -> RequestOutput:
+        """``salt``: of the base model's cache, where nothing is loaded."""
+        prompt = {"type": "token", "prompt_token_ids": prompt_ids, "cache_salt": loaded.salt if loaded else salt}
         stream = self._engine.generate(
             prompt, params, str(next(self._request_ids)), lora_request=loaded.request if loaded else None, priority=priority
         )

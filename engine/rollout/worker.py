@@ -18,7 +18,7 @@ from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
 from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
-from engine.rollout.sampling import EVALUATION_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
+from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
 from engine.rollout.summary import eval_data, rollout_summary
 from engine.rollout.tools_search import Searches
 from engine.trajectory import RolloutBatch, encode
@@ -139,8 +139,8 @@ class RolloutWorker:
         return {**self._sampler.stats(), "jobs_sampling": len(self._running)}
 
     async def _rollout(self, request: RolloutRequest) -> RolloutResult:
-        spec, started_at = request.spec, self._clock()
-        adapter = await self._sampler.load(request.adapter, request.adapter_files)
+        spec, started_at, ref = request.spec, self._clock(), request.adapter
+        adapter = ref if ref.base else await self._sampler.load(ref, request.adapter_files)
         plan = EpisodePlan(
             adapter=adapter,
             attempt=request.attempt,
@@ -150,7 +150,7 @@ class RolloutWorker:
             max_prompt_tokens=spec.rollout.max_prompt_tokens,
             max_new_tokens=spec.rollout.max_new_tokens,
             temperature=spec.rollout.temperature,
-            priority=ROLLOUT_PRIORITY,
+            priority=PROBE_PRIORITY if ref.base else ROLLOUT_PRIORITY,
             ignore_eos=spec.rollout.ignore_eos,
             toolbox=await open_tools(spec.environment, self._searches),
             environment=spec.environment,

@@ -57,7 +57,7 @@ async def test_a_step_says_everything_about_itself(world):
     await world.ended("job_a")
     [step] = [event.data for event in world.events("job_a", "step")]
     assert (step["step"], step["version"], step["trained_from"], step["attempt"], step["attribution"]) == (1, 1, 0, 1, "user")
-    assert step["tokens"] == {"prefill": 16, "sampled": 32, "trained": 32}
+    assert step["tokens"] == {"prefill": 16, "sampled": 32, "judge": 0, "trained": 32}
     assert step["certificate"] | {"load_id": 0} == {
         "completions": 8, "on_policy": 8, "version": 0, "load_id": 0, "mismatch_kl": 0.0, "max_ratio": 1.0,
     }  # fmt: skip

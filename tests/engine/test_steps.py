@@ -106,3 +106,7 @@ def test_what_environments_added_is_billed_as_prefill():
     plain, told = measured()["tokens"], measured(added_tokens=50)["tokens"]
 
     assert (told["prefill"], told["sampled"]) == (plain["prefill"] + 50, plain["sampled"])
+
+
+def test_tokens_of_judges_have_a_kind_of_their_own():
+    assert (measured()["tokens"]["judge"], measured(judge_tokens=70)["tokens"]["judge"]) == (0, 70)

@@ -35,7 +35,7 @@ def played(
         turns=list(turns),
         invalid="timeout" if reward is None and applies else None,
     )
-    return Played(trajectory=trajectory, cached_tokens=1, sampling=list(sampling), acting=list(acting), grading=grading)
+    return Played(trajectory=trajectory, cached_tokens=1, judge_tokens=5, sampling=list(sampling), acting=list(acting), grading=grading)
 
 
 def test_groups_are_counted_all_right_and_all_wrong_only_when_every_grade_is():
@@ -67,6 +67,14 @@ def test_tokens_and_lengths_are_counted():
 
     assert (summary.prompt_tokens, summary.sampled_tokens, summary.cached_tokens) == (6, 10, 2)
     assert (summary.length_mean, summary.length_max, summary.truncated) == (5.0, 8, 1)
+    assert summary.finish_reasons == {"stop": 1, "length": 1}
+
+
+def test_tokens_of_judges_are_counted_in_rollouts_and_evaluations():
+    batch = [played(1.0), played(0.0)]
+
+    assert rollout_summary(batch, group_size=2, started_at=0.0).judge_tokens == 10
+    assert eval_data(batch, version=1, temperature=0.0, seconds=1.0).judge_tokens == 10
 
 
 def test_the_phases_add_up_to_the_time_of_the_batch():

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from engine.ports import Aborted, PortError
-from engine.rollout.sampling import EVALUATION_PRIORITY, ROLLOUT_PRIORITY
+from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY
 from engine.rollout.worker import RolloutWorker
 from engine.trajectory import check_on_policy, decode
 from tests.engine.rollout.fakes import FakeClock, FakeGrading, FakeSampler, FakeTokens, eval_request, rollout_request, row
@@ -36,6 +37,18 @@ async def test_an_adapter_loaded_by_an_earlier_attempt_is_named_by_its_own_load(
     batch = decode((await workers.rollout(rollout_request(attempt=2, load_id=40))).batch)
 
     assert {t.load_id for t in batch.trajectories} == {17}
+
+
+async def test_a_probe_samples_the_base_model_behind_everything_else_and_loads_nothing():
+    sampler = FakeSampler()
+    request = rollout_request("probe/p1", version=0)
+    base = replace(request, adapter=replace(request.adapter, base=True), adapter_files={})
+
+    batch = decode((await worker(sampler).rollout(base)).batch)
+
+    assert (len(batch.trajectories), sampler.refs) == (4, [])
+    assert {(ref.base, params.priority) for ref, _, params in sampler.asked} == {(True, PROBE_PRIORITY)}
+    assert PROBE_PRIORITY > EVALUATION_PRIORITY
 
 
 async def test_jobs_sample_at_the_same_time():
