@@ -98,9 +98,10 @@ class SearchSpec(Strict):
     results: Annotated[int, Field(ge=1, le=20, description="Articles that one search shows at most.")] = 3
 
 
-ToolName = Literal["search", "calculator"]
+ToolName = Literal["search", "python", "calculator"]
 _WHAT_TOOLS_DO = {
     "search": "search: finds articles; its argument is a few words to look for.",
+    "python": "python: runs a short program that starts afresh each time and shows what it prints; its argument is the program.",
     "calculator": "calculator: exact arithmetic; its argument is an expression such as (3 + 4) * 5 / 2.",
 }
 
@@ -108,7 +109,8 @@ _WHAT_TOOLS_DO = {
 class Tools(Strict):
     """A tool loop. The model calls a tool with ``<tool>name: argument</tool>``, which ends its turn, and reads the answer as the user's
     next message, ``<result>…</result>``; a turn without a call is the answer and ends the episode. A failed call is no end: the model
-    reads what went wrong.
+    reads what went wrong. Nor is the first call beyond ``max_calls`` or ``max_seconds``, which is refused with a word to answer now; the
+    next one ends the episode, as does a call in the last turn.
     """
 
     type: Literal["tools"]

@@ -82,6 +82,7 @@ class RolloutSummary(_Data):
     judge_tokens: int = 0  # read and written by judges, whichever model they are
     env_tokens: int = 0  # what environments added between turns; prefill, like prompts
     turns_mean: float = 1.0
+    finish_reasons: dict[str, int] = {}  # why completions ended, see engine.trajectory; empty: an engine that did not count them
     tool_calls: int = 0
     tool_failures: dict[str, int] = {}  # by kind: engine.rollout.tools.KINDS
     tool_seconds: float = 0.0  # of all calls together; they overlap

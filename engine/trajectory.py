@@ -38,7 +38,8 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     ``turns`` says which of ``completion_ids`` were sampled and which the environment added; empty: all of them were sampled, in one turn.
     ``logprobs``: one natural-log probability per *sampled* token, of the distribution it was sampled from (temperature applied).
     ``text``: of the last turn, which is what was graded. ``seed``: of the first.
-    ``finish_reason``: "stop" (the model ended it), "length" (out of tokens), "calls" (it wanted another tool call when none was left).
+    ``finish_reason``: "stop" (the model ended it), "length" (out of tokens), or the limit that refused another tool call:
+    "calls", "seconds" or "turns".
     ``reward`` is None when grading failed (``invalid`` says why) — never 0 for "could not grade".
     """
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.environment_spec import CALL_END, CALL_START, RESULT, Environment, Latency, SingleTurn, StandIn, Tools
-from engine.rollout import tools as failures
-from engine.rollout.tools import Call, Tool, ToolFailed, find_call
+from engine.rollout.tools import BROKEN, TIMEOUT, TOO_MANY_CALLS, UNKNOWN_TOOL, Call, Tool, ToolFailed, find_call
 from engine.rollout.tools_calculator import calculator
+from engine.rollout.tools_python import Programs, python_tool
 from engine.rollout.tools_search import Searches
 from engine.trajectory import ToolCall
 
@@ -69,11 +69,11 @@ def make_env(spec: Environment, *, tools: Mapping[str, Tool], clock: Clock, slee
     return SingleTurnEnv(spec)
 
 
-async def open_tools(spec: Environment, searches: Searches) -> dict[str, Tool]:
+async def open_tools(spec: Environment, searches: Searches, programs: Programs | None = None) -> dict[str, Tool]:
     """The tools of one job, by name. Raises ``PortError`` for a corpus that cannot be had."""
     if not isinstance(spec, Tools):
         return {}
-    tools: dict[str, Tool] = {"calculator": calculator}
+    tools: dict[str, Tool] = {"calculator": calculator, "python": python_tool(programs, call_seconds=spec.call_seconds)}
     if "search" in spec.tools:
         tools["search"] = await searches.tool(spec.search)
     return {name: tools[name] for name in spec.tools}
@@ -113,7 +113,10 @@ def wait_seconds(latency: Latency, seed: int) -> float:
 
 
 class ToolLoop:
-    """Calls what the model calls, until it says something without a call or has no turn left."""
+    """Calls what the model calls, until it says something without a call or a limit ends the episode.
+
+    A call beyond a limit is refused once, so that the model can answer with what it has; the next one ends the episode.
+    """
 
     stop = (CALL_END,)
     frame = RESULT
@@ -121,15 +124,22 @@ class ToolLoop:
     def __init__(self, spec: Tools, *, tools: Mapping[str, Tool], clock: Clock):
         self.max_observation_tokens = spec.max_observation_tokens
         self._spec, self._tools, self._clock = spec, tools, clock
-        self._calls, self._seconds = 0, 0.0
+        self._calls, self._seconds, self._refused = 0, 0.0, False
 
     async def reply(self, said: Said) -> Reply:
         if CALL_START not in said.text or (said.finish_reason == "length" and CALL_END not in said.text):
             return OVER
-        if said.turn + 1 >= self._spec.most_turns:
-            return Reply(call=_unanswered(said.text), finish_reason="calls")
+        if self._refused or said.turn + 1 >= self._spec.most_turns:
+            limit = self._exhausted()
+            return Reply(call=_unanswered(said.text, TIMEOUT if limit == "seconds" else TOO_MANY_CALLS), finish_reason=limit)
         call = await self._call(said.text)
         return Reply(observation=call.answer, call=call)
+
+    def _exhausted(self) -> str:
+        """The limit that ends the episode."""
+        if self._calls >= self._spec.max_calls:
+            return "calls"
+        return "seconds" if self._seconds >= self._spec.max_seconds else "turns"
 
     async def _call(self, text: str) -> ToolCall:
         """Read and make the call in ``text``; whatever goes wrong is in the answer."""
@@ -146,29 +156,31 @@ class ToolLoop:
 
     async def _answer(self, call: Call) -> str:
         if call.tool not in self._tools:
-            raise ToolFailed(failures.UNKNOWN_TOOL, f"there is no tool {call.tool}; there is {', '.join(self._tools)}")
+            raise ToolFailed(UNKNOWN_TOOL, f"there is no tool {call.tool}; there is {', '.join(self._tools)}")
         if self._calls > self._spec.max_calls:
-            raise ToolFailed(failures.TOO_MANY_CALLS, "no calls are left; give your answer")
+            self._refused = True
+            raise ToolFailed(TOO_MANY_CALLS, "no calls are left; give your answer")
         seconds = min(self._spec.call_seconds, self._spec.max_seconds - self._seconds)
         if seconds <= 0:
-            raise ToolFailed(failures.TIMEOUT, "no time is left for tools; give your answer")
+            self._refused = True
+            raise ToolFailed(TIMEOUT, "no time is left for tools; give your answer")
         try:
             async with asyncio.timeout(seconds):
                 return await self._tools[call.tool](call.argument)
         except TimeoutError:
-            raise ToolFailed(failures.TIMEOUT, f"{call.tool} gave no answer in time") from None
+            raise ToolFailed(TIMEOUT, f"{call.tool} gave no answer in time") from None
         except ToolFailed:
             raise
         except Exception:  # a tool's fault is the model's observation, never the batch's end
             logger.exception("the tool %s broke", call.tool)
-            raise ToolFailed(failures.BROKEN, f"{call.tool} failed") from None
+            raise ToolFailed(BROKEN, f"{call.tool} failed") from None
 
 
-def _unanswered(text: str) -> ToolCall:
-    """A call in the last turn, which nobody would read the answer of."""
+def _unanswered(text: str, error: str) -> ToolCall:
+    """A call that nobody would read the answer of."""
     try:
         call = find_call(text)
     except ToolFailed:
         call = None
     named = call or Call(tool="", argument="")
-    return ToolCall(tool=named.tool, argument=named.argument, answer="", seconds=0.0, error=failures.TOO_MANY_CALLS)
+    return ToolCall(tool=named.tool, argument=named.argument, answer="", seconds=0.0, error=error)

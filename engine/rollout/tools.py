@@ -11,15 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from textwrap import dedent
 
 from engine.environment_spec import CALL_END, CALL_START
 
 MAX_ARGUMENT_CHARACTERS = 2000
 
 # What can be wrong with a call: written so that no tool could know what is meant; a name that is none of the job's tools; an argument
-# that the tool cannot use; one call too many; no answer in time; no answer at all; an answer that makes no sense; a tool that broke.
-BAD_CALL, UNKNOWN_TOOL, BAD_ARGUMENT, TOO_MANY_CALLS, TIMEOUT, UNAVAILABLE, BAD_ANSWER, BROKEN = KINDS = (
+# that the tool cannot use; one call too many; no answer in time; no answer at all; an answer that makes no sense; a tool that broke;
+# a program that wanted what programs may not; a program that failed otherwise.
+BAD_CALL, UNKNOWN_TOOL, BAD_ARGUMENT, TOO_MANY_CALLS, TIMEOUT, UNAVAILABLE, BAD_ANSWER, BROKEN, DENIED, CODE_ERROR = KINDS = (
     *("bad_call", "unknown_tool", "bad_argument", "too_many_calls", "timeout", "unavailable", "bad_answer", "broken"),
+    *("denied", "code_error"),
 )
 
 # Takes the argument, returns the answer. Raises ``ToolFailed``; may be cancelled.
@@ -53,7 +56,7 @@ def find_call(text: str) -> Call | None:
     name = _NAME.match(body)
     if name is None:
         raise ToolFailed(BAD_CALL, f"write {CALL_START}name: argument{CALL_END}")
-    argument = body[name.end() :].strip()
+    argument = dedent(body[name.end() :]).strip()
     if not argument:
         raise ToolFailed(BAD_ARGUMENT, f"{name[1]} needs an argument")
     if len(argument) > MAX_ARGUMENT_CHARACTERS:

@@ -20,6 +20,7 @@ from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
 from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
 from engine.rollout.summary import eval_data, rollout_summary
+from engine.rollout.tools_python import Programs
 from engine.rollout.tools_search import Searches
 from engine.trajectory import RolloutBatch, encode
 
@@ -34,12 +35,9 @@ LOGITS_BYTES = 64 * 2**20
 FEWEST_SEQUENCES, MOST_SEQUENCES = 256, 1024
 
 
-def _grading(settings: Any) -> GraderPool:
+def _grading(settings: Any, sandbox: Sandbox) -> GraderPool:
     """Starts nothing: the sandbox and the grading processes come up with the first job that needs them."""
-    return GraderPool(
-        sandbox=Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=settings.reward_workers)),
-        judges=listed(settings.judges, settings.judge_keys.get_secret_value()),
-    )
+    return GraderPool(sandbox=sandbox, judges=listed(settings.judges, settings.judge_keys.get_secret_value()))
 
 
 def sequences_at_once(vocabulary: int) -> int:
@@ -68,9 +66,11 @@ class RolloutWorker:
         tokens: Tokens,
         grading: Grading,
         searches: Searches | None = None,
+        programs: Programs | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._sampler, self._grading, self._searches = sampler, grading, searches or Searches.bundled()
+        self._programs = programs
         self._tools = EpisodeTools(sampler=sampler, tokens=tokens, grading=grading, clock=clock)
         self._clock = clock
         self._running: dict[str, set[asyncio.Task[Any]]] = {}
@@ -105,7 +105,9 @@ class RolloutWorker:
         searches = Searches.of(
             blob_path=BlobStore(settings.blobs_dir).path, folder=settings.runtime_dir / "search", endpoints=settings.search_endpoints
         )
-        return cls(sampler=await VllmSampler.start(config), tokens=tokens, grading=_grading(settings), searches=searches)
+        sandbox = Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=settings.reward_workers))
+        grading, sampler = _grading(settings, sandbox), await VllmSampler.start(config)
+        return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox)
 
     async def close(self) -> None:
         for job in list(self._running):
@@ -152,7 +154,7 @@ class RolloutWorker:
             temperature=spec.rollout.temperature,
             priority=PROBE_PRIORITY if ref.base else ROLLOUT_PRIORITY,
             ignore_eos=spec.rollout.ignore_eos,
-            toolbox=await open_tools(spec.environment, self._searches),
+            toolbox=await open_tools(spec.environment, self._searches, self._programs),
             environment=spec.environment,
         )
         played = await play(plan, request.rows, self._tools)
@@ -173,7 +175,7 @@ class RolloutWorker:
             temperature=spec.eval.temperature,
             priority=EVALUATION_PRIORITY,
             environment=spec.environment,
-            toolbox=await open_tools(spec.environment, self._searches),
+            toolbox=await open_tools(spec.environment, self._searches, self._programs),
         )
         played = await play(plan, request.rows[: spec.eval.max_rows], self._tools)
         data = eval_data(played, version=adapter.version, temperature=plan.temperature, seconds=self._clock() - started_at)

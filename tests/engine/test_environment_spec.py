@@ -75,7 +75,7 @@ def test_an_endpoint_that_the_engine_does_not_offer_is_refused():
         (STAND_IN | {"latency": {"median_seconds": -1}}, "environment.latency.median_seconds"),
         ({"type": "single_turn", "tools": []}, "environment.tools"),
         (TOOLS | {"search": {"source": {"type": "endpoint", "name": ""}}}, "environment.search.source.name"),
-        (TOOLS | {"tools": ["python"]}, "environment.tools.0"),
+        (TOOLS | {"tools": ["shell"]}, "environment.tools.0"),
         (TOOLS | {"tools": ["search", "search"]}, "environment.tools"),
         (TOOLS | {"max_observation_tokens": 8}, "environment.max_observation_tokens"),
     ],

@@ -287,3 +287,32 @@ async def test_a_model_that_only_calls_is_stopped_and_its_last_call_is_counted()
 
     assert [call.error for call in played.trajectory.tool_calls] == [None, None, "too_many_calls"]
     assert (played.trajectory.finish_reason, len(sampler.asked)) == ("calls", 3)
+
+
+async def test_calls_of_all_completions_run_at_once_and_hold_up_no_sampling():
+    sampler, all_called, calls = FakeSampler(calls_then_answers), asyncio.Event(), []
+
+    async def slow(argument: str) -> str:
+        calls.append(argument)
+        await all_called.wait()
+        return "42"
+
+    environment = with_tools()["environment"]
+    running = asyncio.create_task(
+        play(plan(samples=4, max_new_tokens=30, environment=environment, toolbox={"add": slow}), [row(1), row(2)], tools(sampler))
+    )
+    while len(calls) < 8:
+        await asyncio.sleep(0)
+    assert (len(sampler.asked), sampler.active) == (8, 0)
+    all_called.set()
+
+    assert {p.trajectory.finish_reason for p in await running} == {"stop"}
+
+
+async def test_a_model_that_calls_on_after_the_time_for_calls_is_stopped():
+    sampler = FakeSampler(lambda *_: "<tool>add: 1 1</tool>")
+    changes = with_tools(max_seconds=0.5, max_calls=9)  # the clock moves by a second at each look
+    (played,) = await play(plan(max_new_tokens=30, **changes), [row(5)], tools(sampler))
+
+    assert [call.error for call in played.trajectory.tool_calls] == [None, "timeout", "timeout"]
+    assert played.trajectory.finish_reason == "seconds"
