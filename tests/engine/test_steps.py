@@ -64,8 +64,9 @@ def test_a_batch_from_two_loads_is_refused():
         certified(replace(found, trajectories=[replace(found.trajectories[0], load_id=8), *found.trajectories[1:]]))
 
 
-def measured(added_tokens: int = 0, **metrics) -> dict:
-    summary = batch().summary | {"env_seconds": 0.5, "reward_seconds": 1.5, "env_tokens": added_tokens}
+def measured(added_tokens: int = 0, judge_tokens: int = 0, **metrics) -> dict:
+    added = {"env_tokens": added_tokens, "judge_tokens": judge_tokens}
+    summary = batch().summary | {"env_seconds": 0.5, "reward_seconds": 1.5, **added}
     ready = rollout_ready_data(
         version=1, attempt=2, summary=summary, certificate=certified(batch()), idle_since=100.0, started=101.0, ready=111.0
     )
