@@ -20,6 +20,8 @@ from starlette.exceptions import HTTPException
 from engine import exposition
 from engine.errors import EngineError, Invalid, NotFound
 from engine.gate import Gate
+from engine.grading_routes import grading_routes
+from engine.rewards.lab import Lab
 from engine.spec import JobSpec, Submission
 
 logger = logging.getLogger(__name__)
@@ -66,11 +68,16 @@ Count = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-def create_app(manager: ManagerHandle, secret: str, *, max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
-    """The ASGI application. ``secret``: the bearer token that every request but ``GET /healthz`` must carry."""
+def create_app(manager: ManagerHandle, secret: str, *, max_body_bytes: int = MAX_BODY_BYTES, lab: Lab | None = None) -> FastAPI:
+    """The ASGI application. ``secret``: the bearer token that every request but ``GET /healthz`` must carry.
+
+    ``lab``: what grades without a job; None: this door does not.
+    """
     app = FastAPI(title="MARLaaS engine", version="1", docs_url=None, redoc_url=None)
     app.include_router(job_routes(manager))
     app.include_router(engine_routes(manager))
+    if lab is not None:
+        app.include_router(grading_routes(lab))
     app.add_middleware(Gate, secret=secret, max_body_bytes=max_body_bytes)
     app.add_exception_handler(EngineError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

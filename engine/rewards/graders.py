@@ -26,12 +26,14 @@ TEMPLATE, REFERENCE, TIMEOUT, CRASH, BAD_VALUE, FORMULA, HTTP, JUDGE, UNAVAILABL
 class GradeResult:
     """``reward``, or None: does not apply, or, when there is an ``invalid`` reason of some ``kind``, could not be graded.
 
-    ``components``: what the reward is made of, by name; empty stands for the reward itself. ``judge_tokens``: read and written by judges.
+    ``line``: where in the tenant's own source it failed, from 1. ``components``: what the reward is made of, by name; empty stands for the
+    reward itself. ``judge_tokens``: read and written by judges.
     """
 
     reward: float | None
     invalid: str | None = None
     kind: str | None = None
+    line: int | None = None
     components: Mapping[str, float | None] = field(default_factory=dict)
     judge_tokens: int = 0
 
@@ -42,15 +44,15 @@ DOES_NOT_APPLY = GradeResult(reward=None)
 
 
 class GradingFailed(Exception):
-    """A grading that came to nothing. ``retry``: it may come to something when tried again."""
+    """A grading that came to nothing. ``retry``: it may come to something when tried again. ``line``: of the tenant's own source."""
 
-    def __init__(self, kind: str, reason: str, *, retry: bool = False, judge_tokens: int = 0):
+    def __init__(self, kind: str, reason: str, *, retry: bool = False, judge_tokens: int = 0, line: int | None = None):
         super().__init__(reason)
-        self.kind, self.reason, self.retry, self.judge_tokens = kind, reason, retry, judge_tokens
+        self.kind, self.reason, self.retry, self.judge_tokens, self.line = kind, reason, retry, judge_tokens, line
 
 
-def invalid(reason: str, *, kind: str = CRASH, judge_tokens: int = 0) -> GradeResult:
-    return GradeResult(reward=None, invalid=reason, kind=kind, judge_tokens=judge_tokens)
+def invalid(reason: str, *, kind: str = CRASH, judge_tokens: int = 0, line: int | None = None) -> GradeResult:
+    return GradeResult(reward=None, invalid=reason, kind=kind, judge_tokens=judge_tokens, line=line)
 
 
 def filled(template: str, sample: Sample, item: Mapping[str, Any]) -> str:

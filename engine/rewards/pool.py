@@ -33,6 +33,7 @@ from engine.rewards.graders import (
 from engine.rewards.numbers import plain_verdict
 from engine.rewards.outbound import Outbound
 from engine.rewards.sample import NotJson, Sample, parse_json
+from engine.rewards.sandbox import Output
 
 # Beyond this a text holds no more of an answer, and the parser's time grows with the length.
 _MAX_MATH_CHARACTERS = 4_000
@@ -114,6 +115,12 @@ class GraderPool:
         reason = f"row {row}: {result.invalid}" if result.invalid and row is not None else result.invalid
         return replace(result, invalid=reason, components={**result.components, grader.name: result.reward})
 
+    async def printed(self, grader: Any, *, owner: str) -> Output:
+        """What a Python reward printed during its latest batch; nothing for all others."""
+        if self._sandbox is None or not isinstance(grader, spec.PythonGrader):
+            return Output()
+        return await sandboxed.printed(self._sandbox, grader, owner=owner)
+
     async def _graded(self, grader: Any, case: _Case) -> GradeResult:
         tokens, failure = 0, GradingFailed(UNAVAILABLE, "was not graded")
         for _ in range(_TRIES):
@@ -127,7 +134,7 @@ class GraderPool:
                 tokens, failure = tokens + found.judge_tokens, found
                 if not found.retry:
                     break
-        return invalid(f"{grader.name}: {failure.reason}", kind=failure.kind, judge_tokens=tokens)
+        return invalid(f"{grader.name}: {failure.reason}", kind=failure.kind, judge_tokens=tokens, line=failure.line)
 
     async def _in_place(self, grader: Any, case: _Case) -> GradeResult:
         return grade_in_place(grader, case.sample, case.item)
@@ -178,7 +185,7 @@ class GraderPool:
         for name, result in used.items():
             if result.invalid:
                 reason = f"{grader.name}: {name}: {result.invalid}"
-                return GradeResult(reward=None, invalid=reason, kind=result.kind, components=components, judge_tokens=tokens)
+                return replace(result, invalid=reason, components=components, judge_tokens=tokens)
         if any(result.reward is None for result in used.values()):
             return GradeResult(reward=None, components=components, judge_tokens=tokens)
         try:

@@ -20,7 +20,7 @@ from engine.rewards.graders import (
     filled,
 )
 from engine.rewards.sample import Sample
-from engine.rewards.sandbox import AssertTest, CallTest, CodeTest, Failed, Limits, NotApplicable, StdinTest, TestOutcome, Verdict
+from engine.rewards.sandbox import AssertTest, CallTest, CodeTest, Failed, Limits, NotApplicable, Output, StdinTest, TestOutcome, Verdict
 
 MAX_TESTS = 200
 _FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(?P<code>.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
@@ -33,18 +33,28 @@ class SandboxPort(Protocol):
 
     async def grade(self, key: str, source: str, items: Sequence[Mapping[str, Any]], limits: Limits = ...) -> list[Verdict]: ...
     async def run_code(self, code: str, tests: Sequence[CodeTest], limits: Limits = ...) -> list[TestOutcome]: ...
+    async def output(self, key: str, source: str) -> Output: ...
     async def close(self) -> None: ...
 
 
 async def run_reward(sandbox: SandboxPort, grader: PythonGrader, sample: Sample, item: Mapping[str, Any], *, owner: str) -> GradeResult:
     """Raises ``GradingFailed``."""
-    key = f"{owner}:{hashlib.sha256(grader.source.encode()).hexdigest()[:16]}"
-    (verdict,) = await sandbox.grade(key, grader.source, [{"sample": sample.as_dict(), "item": dict(item)}], Limits())
+    items = [{"sample": sample.as_dict(), "item": dict(item)}]
+    (verdict,) = await sandbox.grade(_key(owner, grader), grader.source, items, Limits())
     if isinstance(verdict, Failed):
         raise _failure(verdict)
     if isinstance(verdict, NotApplicable):
         return DOES_NOT_APPLY
     return GradeResult(reward=checked_reward(verdict.reward, grader.range), components=checked_components(verdict.components))
+
+
+async def printed(sandbox: SandboxPort, grader: PythonGrader, *, owner: str) -> Output:
+    """What the reward printed during its latest batch."""
+    return await sandbox.output(_key(owner, grader), grader.source)
+
+
+def _key(owner: str, grader: PythonGrader) -> str:
+    return f"{owner}:{hashlib.sha256(grader.source.encode()).hexdigest()[:16]}"
 
 
 async def run_tests(sandbox: SandboxPort, grader: CodeExecGrader, sample: Sample, item: Mapping[str, Any]) -> GradeResult:
@@ -103,4 +113,4 @@ def _refuse(why: str) -> Any:
 
 def _failure(failed: Failed) -> GradingFailed:
     where = f" (line {failed.line})" if failed.line is not None else ""
-    return GradingFailed(failed.kind, f"{failed.message}{where}", retry=failed.kind not in _FINAL)
+    return GradingFailed(failed.kind, f"{failed.message}{where}", retry=failed.kind not in _FINAL, line=failed.line)

@@ -12,6 +12,10 @@ import uvicorn
 from ray.exceptions import RayActorError, RayTaskError
 
 from engine.errors import EngineError, NotReady
+from engine.rewards.judge import listed
+from engine.rewards.lab import Lab
+from engine.rewards.pool import GraderPool
+from engine.rewards.sandbox import Sandbox, SandboxSettings
 from engine.runtime import names, process
 from engine.service import create_app
 from engine.settings import EngineSettings
@@ -21,6 +25,7 @@ logger = logging.getLogger(__name__)
 RESTARTING = "restarting the manager…"
 RETRY_SECONDS = 20.0
 LONGEST_CALL_SECONDS = 60.0
+_LAB_WORKERS = 8
 
 
 class ManagerDoor:
@@ -68,6 +73,15 @@ class ManagerDoor:
                 logger.warning("the manager died during %s; asking its successor", method)
 
 
+def lab_grading(settings: EngineSettings) -> GraderPool:
+    """The Lab's own graders and sandbox: what somebody tries out takes no place from the jobs' rewards."""
+    workers = min(_LAB_WORKERS, settings.reward_workers)
+    return GraderPool(
+        sandbox=Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=workers, spares=1)),
+        judges=listed(settings.judges, settings.judge_keys.get_secret_value()),
+    )
+
+
 def _refusal(error: RayTaskError) -> Exception:
     return error.cause if isinstance(error.cause, EngineError) else error
 
@@ -78,7 +92,7 @@ class HttpActor:
     def __init__(self, settings: EngineSettings):
         process.enter("http", settings)
         manager = names.find(names.MANAGER)
-        app = create_app(ManagerDoor(lambda: manager), secret=settings.secret())
+        app = create_app(ManagerDoor(lambda: manager), secret=settings.secret(), lab=Lab(lambda: lab_grading(settings)))
         listener = socket.create_server((settings.host, settings.port), backlog=512)
         config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=75)
         self._serving = asyncio.get_running_loop().create_task(uvicorn.Server(config).serve(sockets=[listener]))

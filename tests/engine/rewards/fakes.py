@@ -9,7 +9,7 @@ from typing import Any
 from engine.grader_spec import SamplingParams
 from engine.rewards.graders import GradingFailed
 from engine.rewards.judge import JudgeReply, Messages
-from engine.rewards.sandbox import CodeTest, Limits, TestOutcome, Verdict
+from engine.rewards.sandbox import CodeTest, Limits, Output, TestOutcome, Verdict
 
 
 @dataclass(kw_only=True)
@@ -40,6 +40,7 @@ class FakeSandbox:
     keys: list[str] = field(default_factory=list)
     items: list[Mapping[str, Any]] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
+    prints: str = ""
 
     async def grade(self, key: str, source: str, items: Sequence[Mapping[str, Any]], limits: Limits | None = None) -> list[Verdict]:
         self.keys.append(key)
@@ -49,5 +50,8 @@ class FakeSandbox:
     async def run_code(self, code: str, tests: Sequence[CodeTest], limits: Limits | None = None) -> list[TestOutcome]:
         self.code.append(code)
         return [self.passes(code, test) for test in tests]
+
+    async def output(self, key: str, source: str) -> Output:
+        return Output(text=self.prints)
 
     async def close(self) -> None: ...
