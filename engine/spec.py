@@ -6,7 +6,7 @@ each field by its path. What depends on the engine (rank, context, known models)
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError, field_validator, model_validator
 
@@ -16,6 +16,7 @@ from engine.grader_spec import Grader, JudgeGrader, MathGrader, NumericGrader, S
 from engine.older_specs import as_said_now
 from engine.strict import SpecError, dotted
 from engine.strict import Strict as _Strict
+from engine.train_spec import TrainSpec
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
@@ -59,21 +60,6 @@ class LoraSpec(_Strict):
         if len(set(value)) != len(value):
             raise ValueError("names a layer twice")
         return tuple(name for name in LORA_TARGETS if name in value)
-
-
-class TrainSpec(_Strict):
-    steps: Annotated[int, Field(ge=1, le=100_000, description="Training steps: policy versions the job will commit.")] = 30
-    learning_rate: Annotated[float, Field(ge=0, le=1, description="AdamW step size. 0 trains nothing: a control run.")] = 1e-3
-    loss: Literal["grpo"] = "grpo"
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    clip_high: Annotated[float, Field(gt=0, le=10)] = 0.2
-    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
-    max_grad_norm: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    importance_cap: Annotated[float, Field(ge=1, le=100, description="Truncates the sampler-to-trainer importance weight per token.")] = 2.0
-    micro_batch_tokens: Annotated[
-        int, Field(ge=64, le=10_000_000, description="Tokens per forward pass; larger is faster and needs more memory.")
-    ] = 16_384
-    max_nonfinite_steps: Annotated[int, Field(ge=1, le=100, description="Non-finite gradients in a row before the job fails.")] = 3
 
 
 class EvalSpec(_Strict):
@@ -121,6 +107,20 @@ class JobSpec(_Strict):
             raise ValueError(
                 f"rollout.prompts_per_step is {self.rollout.prompts_per_step}, but the dataset has only "
                 f"{self.dataset.train_rows} training rows; lower it or add rows"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _training_fits_the_rollout(self) -> JobSpec:
+        if self.train.minibatches > self.rollout.prompts_per_step:
+            raise ValueError(
+                f"train.minibatches is {self.train.minibatches}, but a step has only {self.rollout.prompts_per_step} prompts "
+                "(rollout.prompts_per_step), and the completions of one prompt stay together; lower it"
+            )
+        if self.train.overlong_buffer_tokens > self.rollout.max_new_tokens:
+            raise ValueError(
+                f"train.overlong_buffer_tokens is {self.train.overlong_buffer_tokens}, but the longest completion has "
+                f"{self.rollout.max_new_tokens} tokens (rollout.max_new_tokens); lower it"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""A rollout batch as the trainer accepts it: on-policy, well-formed, with each completion's advantage."""
+"""A rollout batch as the trainer accepts it: on-policy, well-formed, with each completion's advantage and whether it trains."""
 
 from __future__ import annotations
 
@@ -6,23 +6,47 @@ import math
 from dataclasses import dataclass
 
 from engine.ports import PortError, TrainRequest
-from engine.train.advantages import Advantages, grpo_advantages
+from engine.spec import JobSpec
+from engine.train.advantages import ADVANTAGES, Advantages
+from engine.train.losses import StepTotals
+from engine.train.overlong import soft_overlong_penalty
 from engine.trajectory import Trajectory, check_on_policy, decode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepBatch:
-    """``silent``: indices of completions that carry no gradient; ``training``: of those that do."""
+    """``silent``: indices of completions that carry no gradient; ``training``: of those that do. ``counted``: of those that the loss
+    averages over, which includes groups without a signal but neither what could not be graded nor what is masked for its length.
+
+    ``penalties``: what each completion lost for its length, 0.0 or less.
+    """
 
     trajectories: list[Trajectory]
+    group_size: int
     advantages: Advantages
-    graded: int
+    penalties: tuple[float, ...]
+    counted: tuple[int, ...]
     training: tuple[int, ...]
     silent: tuple[int, ...]
 
     @property
     def trained_tokens(self) -> int:
-        return sum(self.trajectories[index].sampled_tokens for index in self.training)
+        return self._tokens(self.training)
+
+    @property
+    def mean_penalty(self) -> float:
+        return math.fsum(self.penalties) / len(self.penalties)
+
+    def totals(self, spec: JobSpec, *, parts: int) -> StepTotals:
+        """The totals of one of ``parts`` equal shares of the step: so each of its updates estimates the whole step's gradient."""
+        return StepTotals(
+            completions=len(self.counted) / parts,
+            tokens=self._tokens(self.counted) / parts,
+            longest=spec.rollout.max_new_tokens * spec.environment.most_turns,
+        )
+
+    def _tokens(self, indices: tuple[int, ...]) -> int:
+        return sum(self.trajectories[index].sampled_tokens for index in indices)
 
 
 def open_batch(request: TrainRequest) -> StepBatch:
@@ -31,15 +55,32 @@ def open_batch(request: TrainRequest) -> StepBatch:
     check_on_policy(batch, job=request.job, version=request.version, attempt=request.attempt)
     for trajectory in batch.trajectories:
         _check(trajectory)
-    advantages = grpo_advantages([t.reward for t in batch.trajectories], batch.group_size)
-    learns = [value != 0.0 and t.sampled_tokens > 0 for value, t in zip(advantages.values, batch.trajectories, strict=True)]
+    train, indices = request.spec.train, range(len(batch.trajectories))
+    penalties = tuple(_penalty(t, request.spec) for t in batch.trajectories)
+    rewards = [None if t.reward is None else t.reward + penalty for t, penalty in zip(batch.trajectories, penalties, strict=True)]
+    advantages = ADVANTAGES[train.advantage](rewards, batch.group_size)
+    counted = [i for i in indices if rewards[i] is not None and not (train.mask_truncated and _is_truncated(batch.trajectories[i]))]
+    training = [i for i in counted if advantages.values[i] != 0.0 and batch.trajectories[i].sampled_tokens > 0]
     return StepBatch(
         trajectories=batch.trajectories,
+        group_size=batch.group_size,
         advantages=advantages,
-        graded=sum(t.reward is not None for t in batch.trajectories),
-        training=tuple(index for index, yes in enumerate(learns) if yes),
-        silent=tuple(index for index, yes in enumerate(learns) if not yes),
+        penalties=penalties,
+        counted=tuple(counted),
+        training=tuple(training),
+        silent=tuple(sorted(set(indices) - set(training))),
     )
+
+
+def _penalty(trajectory: Trajectory, spec: JobSpec) -> float:
+    """Of the longest turn: each turn has ``max_new_tokens`` for itself."""
+    longest = max((turn.sampled for turn in trajectory.turns), default=len(trajectory.completion_ids))
+    penalty = soft_overlong_penalty(longest, limit=spec.rollout.max_new_tokens, buffer=spec.train.overlong_buffer_tokens)
+    return spec.train.overlong_penalty * penalty
+
+
+def _is_truncated(trajectory: Trajectory) -> bool:
+    return trajectory.finish_reason == "length"
 
 
 def _check(trajectory: Trajectory) -> None:

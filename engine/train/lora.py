@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
@@ -72,6 +74,17 @@ class Adapters:
                 layer.scaling[shape.name] = spec.alpha / spec.rank
         self._active = shape.name
         return shape
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """The base model alone, for what is computed inside without gradient."""
+        for layer in self._layers:
+            layer.enable_adapters(False)
+        try:
+            yield
+        finally:
+            for layer in self._layers:
+                layer.enable_adapters(True)
 
     def _shape(self, spec: LoraSpec) -> AdapterShape:
         key = (spec.rank, spec.target_modules)

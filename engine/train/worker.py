@@ -21,8 +21,9 @@ from engine.ports import Snapshot, TrainRequest, TrainResult
 from engine.spec import JobSpec
 from engine.train.base import activation_bytes_per_token, load_base, shard
 from engine.train.lora import Adapters, initial_values
+from engine.train.passes import RankModel
 from engine.train.snapshot import encode_snapshot, fresh_state
-from engine.train.step import RankModel, take_step
+from engine.train.step import take_step
 
 if TYPE_CHECKING:
     from engine.settings import EngineSettings

@@ -72,12 +72,11 @@ def leak_gradient(monkeypatch) -> None:
 
     real = step._accumulate
 
-    def leaky(model, batch, spec):
-        shape = model.adapters.activate(spec.lora)
-        shape.gradient_P.add_(leaky.left.get(len(shape.gradient_P), 0.0))
-        figures = real(model, batch, spec)
-        leaky.left[len(shape.gradient_P)] = shape.gradient_P.clone()
-        return figures
+    def leaky(passes, members, totals, shape):
+        left = leaky.left.get(len(shape.gradient_P), 0.0)
+        real(passes, members, totals, shape)
+        leaky.left[len(shape.gradient_P)] = shape.gradient_P.add_(left).clone()
+        return float(shape.gradient_P.norm())
 
     leaky.left = {}
     monkeypatch.setattr(step, "_accumulate", leaky)

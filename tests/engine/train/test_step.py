@@ -65,14 +65,14 @@ def test_the_gradient_of_a_batch_is_that_of_its_chunks(worker, budget_tokens):
 def test_a_step_that_exceeds_the_memory_is_split_into_what_fits(worker, monkeypatch):
     import torch
 
-    from engine.train import step
+    from engine.train import passes
 
     spec = make_spec()
     request = make_request("a", spec, worker.fresh("a", spec))
     whole = gradient_of(worker, request)
     widths = []
-    real = step.pack
-    monkeypatch.setattr(step, "pack", lambda *a, **k: widths.append((micro := real(*a, **k)).ids_BT.numel()) or micro)
+    real = passes.pack
+    monkeypatch.setattr(passes, "pack", lambda *a, **k: widths.append((micro := real(*a, **k)).ids_BT.numel()) or micro)
     monkeypatch.setattr(worker, "model", replace(worker.model, max_tokens=40))
     torch.testing.assert_close(gradient_of(worker, request), whole, rtol=1e-4, atol=1e-7)
     assert len(widths) > 3
