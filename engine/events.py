@@ -106,9 +106,16 @@ class StepData(_Data):
     loss: float | None  # None: not finite
     grad_norm: float | None
     entropy: float | None
-    clip_share: float | None
-    mismatch_kl: float | None
-    learning_rate: float
+    clip_share: float | None  # of the differentiated tokens, below or above the ratio's range together
+    clip_low_share: float | None = None
+    clip_high_share: float | None = None
+    importance_capped_share: float | None = None  # where the sampler-to-trainer correction met its cap
+    mismatch_kl: float | None  # from the sampler, in nats per token
+    max_ratio: float | None = None  # the largest π_trainer / π_sampler of a token, or its inverse
+    base_kl: float | None = None  # from the base model, in nats per token; None: the job does not ask for it
+    overlong_penalty: float | None = None  # mean of what completions lost for their length, 0 or less; not part of the rewards shown
+    learning_rate: float  # of this step
+    updates: int | None = None  # optimizer updates in this step
     skipped: str | None  # None, "no_signal" or "nonfinite": committed without an update
     tokens: dict[str, int]  # prefill, sampled, judge, trained
     attribution: Literal["user", "reward", "platform"]
