@@ -16,7 +16,23 @@ from engine.ports import PortError, Row
 from engine.spec import JobSpec
 from engine.trajectory import check_on_policy, decode
 
-TRAINER_FIELDS = ("loss", "grad_norm", "entropy", "clip_share", "mismatch_kl", "learning_rate", "skipped", "zero_signal_groups")
+TRAINER_FIELDS = (
+    "loss",
+    "grad_norm",
+    "entropy",
+    "clip_share",
+    "clip_low_share",
+    "clip_high_share",
+    "importance_capped_share",
+    "mismatch_kl",
+    "max_ratio",
+    "base_kl",
+    "overlong_penalty",
+    "learning_rate",
+    "updates",
+    "skipped",
+    "zero_signal_groups",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

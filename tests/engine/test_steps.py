@@ -103,6 +103,19 @@ def test_a_figure_that_is_no_number_is_none_and_never_zero():
     assert finite({"a": [math.nan, 1.0, "x"], "b": (-math.inf,)}) == {"a": [None, 1.0, "x"], "b": [None]}
 
 
+def test_every_figure_of_the_trainer_reaches_the_step():
+    told = {"clip_low_share": 0.1, "clip_high_share": 0.2, "importance_capped_share": 0.3, "max_ratio": 1.5, "base_kl": 0.4}
+    more = {"overlong_penalty": -0.25, "updates": 6}
+    step = StepData.model_validate(measured(**told, **more))
+    assert {name: getattr(step, name) for name in told | more} == told | more
+
+
+def test_a_step_of_an_earlier_release_still_loads():
+    later = ("clip_low_share", "clip_high_share", "importance_capped_share", "max_ratio", "base_kl", "overlong_penalty", "updates")
+    step = StepData.model_validate({name: value for name, value in measured().items() if name not in later})
+    assert (step.base_kl, step.updates) == (None, None)
+
+
 def test_what_environments_added_is_billed_as_prefill():
     plain, told = measured()["tokens"], measured(added_tokens=50)["tokens"]
 
