@@ -71,7 +71,7 @@ class StandIn(Strict):
 
 
 class BundledCorpus(Strict):
-    """The invented almanac that ships with the product (``engine.rollout.almanac``)."""
+    """The invented almanac that ships with the product (``engine.almanac``)."""
 
     type: Literal["bundled"] = "bundled"
 

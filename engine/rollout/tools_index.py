@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from engine.rollout.almanac import Article
+from engine.almanac import Article
 
 MAX_WORDS = 32
 MAX_ARTICLE_CHARACTERS = 1_000_000

@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from engine import almanac
+from engine.almanac import Article
 from engine.blob_spec import BlobRef
 from engine.blobs import BlobCorrupt, BlobMissing
 from engine.environment_spec import BundledCorpus, SearchEndpoint, SearchSpec, UploadedCorpus
 from engine.ports import PortError
-from engine.rollout import almanac
-from engine.rollout.almanac import Article
 from engine.rollout.tools import Tool
 from engine.rollout.tools_index import BadCorpus, Index, read_corpus
 from engine.rollout.tools_wiki import Wiki

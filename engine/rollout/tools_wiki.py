@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from engine.rollout.almanac import Article
+from engine.almanac import Article
 from engine.rollout.tools import BAD_ANSWER, UNAVAILABLE, ToolFailed
 
 TRIES = 2

@@ -8,10 +8,10 @@ import json
 import httpx
 import pytest
 
+from engine import almanac
 from engine.blobs import BlobStore
 from engine.environment_spec import SearchEndpoint, SearchSpec, UploadedCorpus
 from engine.ports import PortError
-from engine.rollout import almanac
 from engine.rollout.tools import BAD_ANSWER, UNAVAILABLE, ToolFailed
 from engine.rollout.tools_index import Index
 from engine.rollout.tools_search import Searches

@@ -1,7 +1,7 @@
 """The bundled search corpus: the almanac of an invented country, with questions that need two articles each.
 
-    python -m engine.rollout.almanac articles > articles.jsonl
-    python -m engine.rollout.almanac questions > questions.jsonl
+    python -m engine.almanac articles > articles.jsonl
+    python -m engine.almanac questions > questions.jsonl
 
 No real model knows any of it, so an answer shows that the search was used. All of it follows from one seed: the articles are made when
 they are needed, and are the same everywhere.
@@ -196,7 +196,7 @@ def _lines(what: str) -> Iterator[dict[str, str]]:
 
 def main(arguments: Sequence[str]) -> int:
     if list(arguments) not in (["articles"], ["questions"]):
-        print("usage: python -m engine.rollout.almanac articles|questions", file=sys.stderr)
+        print("usage: python -m engine.almanac articles|questions", file=sys.stderr)
         return 2
     for line in _lines(arguments[0]):
         print(json.dumps(line, ensure_ascii=False))
