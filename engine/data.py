@@ -10,6 +10,7 @@ import hashlib
 import os
 from array import array
 from collections import OrderedDict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,35 @@ def step_rows(n_rows: int, prompts_per_step: int, seed: int, version: int) -> li
     Each epoch is its own seeded permutation, and a step never reaches over an epoch's end, so no step holds a row twice; the up to
     ``prompts_per_step - 1`` rows left over come at other places of the next permutation.
     """
-    steps_per_epoch = n_rows // prompts_per_step
-    if steps_per_epoch < 1:
+    first = version * prompts_per_step
+    return draw_rows(n_rows, prompts_per_step, seed, first=first, count=prompts_per_step)[0]
+
+
+def draw_rows(
+    n_rows: int, prompts_per_step: int, seed: int, *, first: int, count: int, without: Collection[int] = ()
+) -> tuple[list[int], int]:
+    """``count`` positions, none of them in ``without``, from place ``first`` on in the endless order of prompts; and the place after them.
+
+    The order is that of ``step_rows``. Fewer than ``count`` when the dataset has no others.
+    """
+    drawn: dict[int, None] = {}
+    place = first
+    for candidate in range(first, first + 2 * n_rows):  # by then every row was passed
+        if len(drawn) == count:
+            break
+        position = position_at(n_rows, prompts_per_step, seed, candidate)
+        if position not in without and position not in drawn:
+            drawn[position], place = None, candidate + 1
+    return list(drawn), place
+
+
+def position_at(n_rows: int, prompts_per_step: int, seed: int, place: int) -> int:
+    """The position at ``place`` of the endless order of prompts."""
+    per_epoch = n_rows // prompts_per_step * prompts_per_step
+    if per_epoch < 1:
         raise ValueError(f"{n_rows} rows cannot fill a step of {prompts_per_step} prompts")
-    epoch, step = divmod(version, steps_per_epoch)
-    first = step * prompts_per_step
-    return [permuted(index, n_rows, f"{seed}/{epoch}") for index in range(first, first + prompts_per_step)]
+    epoch, offset = divmod(place, per_epoch)
+    return permuted(offset, n_rows, f"{seed}/{epoch}")
 
 
 def eval_rows(n_rows: int, max_rows: int) -> list[int]:

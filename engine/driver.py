@@ -219,7 +219,8 @@ class Driver:
     def _hold(self, command: Hold) -> None:
         job = self.history.jobs[command.job]
         if not job.paused:
-            self.say(command.job, "paused", {"version": job.version})
+            why = {"reason": job.pause["reason"]} if job.pause.get("code") else {}  # a person knows why he paused it
+            self.say(command.job, "paused", {"version": job.version, **why})
         self.work.adapters.tidy(command.job)
 
     def _release(self, command: Release) -> None:

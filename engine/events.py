@@ -14,7 +14,7 @@ SCHEMA = 1
 
 # kind → what `data` holds. Seconds are monotonic durations; only `at` (and the spans' stamps) cross processes.
 KINDS = {
-    "accepted": "the whole Submission as JSON; kv_bytes; weights_sha256 of the base model",
+    "accepted": "the whole Submission as JSON; kv_bytes; weights_sha256 of the base model; warm_start with adapter_sha256",
     "waiting": "reason (human text), code (kv | slots | tenant_cap …), position (1 = next), next_seconds and eta_seconds (None: not known)",
     "admitted": "the job holds a place: slots_used, kv_reserved_bytes",
     "rollout_started": "version, attempt",
@@ -25,8 +25,10 @@ KINDS = {
     "step": "StepData",
     "eval_started": "version: its evaluation uses the adapter load that this event's offset names, unless a rollout has one",
     "eval": "EvalData",
-    "pause_requested": "{}",
-    "paused": "version",
+    "finding": "doctor.findings.Finding: what the doctor found, with its evidence; stands until finding_over of the same code",
+    "finding_over": "code, step: it was true at none of the last steps",
+    "pause_requested": "reason; code where the engine asks for it itself (no_signal, or a finding's)",
+    "paused": "version; reason where the engine asked for it itself",
     "resumed": "version",
     "stop_requested": "outcome, reason, attribution",
     "priority": "priority",
@@ -63,7 +65,19 @@ class Span(_Data):
     end: float
 
 
+class PartFigures(_Data):
+    """Of one component of the reward, over the completions that it applies to. ``correlation``: with the reward; None: one of both is
+    constant.
+    """
+
+    mean: float
+    std: float
+    correlation: float | None
+
+
 class RolloutSummary(_Data):
+    """Of everything that was sampled for a step; counts are of completions and groups, lengths of sampled tokens."""
+
     completions: int
     reward_mean: float
     reward_std: float
@@ -86,6 +100,11 @@ class RolloutSummary(_Data):
     tool_calls: int = 0
     tool_failures: dict[str, int] = {}  # by kind: engine.rollout.tools.KINDS
     tool_seconds: float = 0.0  # of all calls together; they overlap
+    parts: dict[str, PartFigures] = {}  # of a reward that has several, by name
+    first_prompt: int | None = None  # the step's place in the endless order of prompts, where groups may be resampled
+    prompts_drawn: int | None = None  # how many places it took; None: prompts_per_step
+    resample_rounds: int = 0
+    groups_dropped: int = 0  # sampled and paid for, but not trained on: they carried no signal, and others took their place
     rollout_seconds: float
     env_seconds: float
     reward_seconds: float
@@ -127,6 +146,8 @@ class StepData(_Data):
 class EvalData(_Data):
     version: int
     rows: int
+    comparison: dict[str, Any] | None = None  # paired.Comparison with version 0 (`against`), row by row; None for version 0 itself
+    best: int | None = None  # the version with the highest held-out reward so far
     reward_mean: float
     invalid: int
     temperature: float

@@ -9,12 +9,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from engine.doctor.examine import shortened
+from engine.doctor.figures import Eval, Step, eval_of, step_of
 from engine.spec import JobSpec, Submission
 
 
 @dataclass(kw_only=True, slots=True)
 class JobHistory:
-    """One job. Of its current version: ``attempt``, ``ready`` (data of its ``rollout_ready``), ``idle_since`` (epoch seconds)."""
+    """One job. Of its current version: ``attempt``, ``ready`` (data of its ``rollout_ready``), ``idle_since`` (epoch seconds).
+
+    ``next_prompt``: the next step's place in the endless order of prompts (``data.draw_rows``).
+    ``evaluations``: by version. ``figures``: of its steps, perhaps without their middle. ``findings``: codes of the doctor's open ones.
+    ``silent_steps``: steps without signal in a row, since it was resumed last. ``pause``: the data of its ``pause_requested``.
+    """
 
     job: str
     submission: Submission
@@ -24,6 +31,7 @@ class JobHistory:
     idle_since: float
     weights_sha256: str = ""
     version: int = 0
+    next_prompt: int = 0
     attempt: int = 0
     ready: dict[str, Any] | None = None
     admitted: bool = False
@@ -33,6 +41,11 @@ class JobHistory:
     first_commit_at: datetime | None = None
     last_commit_at: datetime | None = None
     last_evaluated: int = -1
+    evaluations: dict[int, Eval] = field(default_factory=dict)
+    figures: list[Step] = field(default_factory=list)
+    findings: set[str] = field(default_factory=set)
+    silent_steps: int = 0
+    pause: dict[str, Any] = field(default_factory=dict)
     waiting_code: str = ""
     ended: dict[str, Any] | None = None
     ended_at: datetime | None = None
@@ -115,8 +128,12 @@ def _rollout_ready(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
 
 def _step(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     job.version = data["version"]
+    job.next_prompt += data["rollout"].get("prompts_drawn") or job.spec.rollout.prompts_per_step
     job.attempt = 0
     job.ready = None
+    job.figures = shortened(job.figures)
+    job.figures.append(step_of(data))
+    job.silent_steps = job.silent_steps + 1 if data["skipped"] == "no_signal" else 0
     job.first_commit_at = job.first_commit_at or at
     job.last_commit_at = at
     job.idle_since = at.timestamp()
@@ -124,15 +141,24 @@ def _step(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
 
 def _eval(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     job.last_evaluated = max(job.last_evaluated, data["version"])
+    job.evaluations[data["version"]] = eval_of(data)
+
+
+def _finding(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
+    job.findings.add(data["code"])
+
+
+def _finding_over(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
+    job.findings.discard(data["code"])
 
 
 def _warning(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     if data["code"] == "eval_failed":
-        _eval(job, data, at)
+        job.last_evaluated = max(job.last_evaluated, data["version"])
 
 
 def _pause_requested(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
-    job.pausing = True
+    job.pausing, job.pause = True, data
 
 
 def _paused(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
@@ -143,6 +169,7 @@ def _paused(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
 
 def _resumed(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     job.pausing = job.paused = False
+    job.silent_steps = 0
     job.idle_since = at.timestamp()
 
 
@@ -170,6 +197,8 @@ _CHANGES = {
     "rollout_ready": _rollout_ready,
     "step": _step,
     "eval": _eval,
+    "finding": _finding,
+    "finding_over": _finding_over,
     "warning": _warning,
     "pause_requested": _pause_requested,
     "paused": _paused,

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engine import warm_start
 from engine.blobs import BlobStore
 from engine.clock import Clock, Timeline
 from engine.core.messages import AdmissionChanged, Paused, PolicyChanged, Reprioritised, Resumed
@@ -35,7 +36,7 @@ from engine.ports import RolloutPort, TrainPort
 from engine.prompts import Prompts
 from engine.reading import Reading
 from engine.restore import Found, inspect, replay
-from engine.spec import JobSpec, ModelInfo, Submission, parse_job
+from engine.spec import ModelInfo, Submission, parse_job
 from engine.store import Store
 from engine.work import Work
 
@@ -194,7 +195,7 @@ class Manager:
         """Accept a ``Submission`` for good. The same again answers ``created`` False; another body for a known id is a ``Conflict``."""
         submission = self._door.parse(job, raw)
         if job not in self._history.jobs:
-            await self._check(submission.spec)
+            await self._check(submission)
         if (known := self._history.jobs.get(job)) is not None:
             if known.submission != submission:
                 raise Conflict(f"job {job} was submitted before with another body", code="job_exists", param="job")
@@ -203,14 +204,19 @@ class Manager:
         await self._accept(job, submission)
         return {"job": job, "created": True}
 
-    async def _check(self, spec: JobSpec) -> None:
-        await asyncio.to_thread(self._door.check, spec)
-        if problems := await self._prompts.problems(spec):
+    async def _check(self, submission: Submission) -> None:
+        await asyncio.to_thread(self._door.check, submission.spec)
+        weights = self._model.weights_sha256
+        if problems := await asyncio.to_thread(warm_start.problems, submission, self._history.jobs, self._store, weights_sha256=weights):
+            raise Invalid.of(problems)
+        if problems := await self._prompts.problems(submission.spec):
             raise Invalid.of(problems)
 
     async def _accept(self, job: str, submission: Submission) -> None:
         needed = self._door.kv_bytes(submission.spec)
         data = {"submission": submission.model_dump(mode="json"), "kv_bytes": needed, "weights_sha256": self._model.weights_sha256}
+        if (origin := submission.spec.warm_start) is not None:
+            data["warm_start"] = await asyncio.to_thread(warm_start.lineage, self._store, origin)
         accepted = self._driver.say(job, "accepted", data)
         if (budget := self._driver.scheduler.policy.kv_budget_bytes) is not None and needed > budget:
             self._driver.say(job, "warning", runs_alone(needed, budget))
@@ -320,6 +326,11 @@ class Manager:
 
     async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]:
         return await self._reading.adapter(job, version)
+
+    async def evaluation(
+        self, job: str, version: int | None, *, against: int, change: str | None, offset: int, limit: int
+    ) -> dict[str, Any]:
+        return await self._reading.evaluation(job, version, against=against, change=change, offset=offset, limit=limit)
 
     async def rollouts(self, job: str, version: int | None, *, offset: int, limit: int) -> dict[str, Any]:
         return await self._reading.rollouts(job, version, offset=offset, limit=limit)

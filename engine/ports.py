@@ -90,6 +90,14 @@ class EvalRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EvalResult:
+    """``rows``: an encoded ``evaluation.Evaluation``. ``data``: ``EvalData`` as a dict, without what compares it with other versions."""
+
+    rows: bytes = field(repr=False)
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainRequest:
     job: str
     version: int
@@ -117,8 +125,8 @@ class RolloutPort(Protocol):
         """
         ...
 
-    async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
-        """``EvalData`` as a dict, without training on anything. Runs at lower priority than rollouts."""
+    async def evaluate(self, request: EvalRequest) -> EvalResult:
+        """Sample and grade every row once, without training on anything. Runs at lower priority than rollouts."""
         ...
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:

@@ -11,10 +11,12 @@ import msgspec
 from engine.clock import Timeline
 from engine.core.scheduler import Scheduler
 from engine.core.view import JobView
-from engine.data import Datasets, step_rows
+from engine.data import Datasets, eval_rows, position_at
 from engine.errors import NotFound
+from engine.evaluator import compared, paired_rows
 from engine.history import EngineHistory, JobHistory
-from engine.ports import RolloutPort
+from engine.paired import Change
+from engine.ports import RolloutPort, Row
 from engine.queue_events import seconds_left
 from engine.store import Store, UnknownVersion
 from engine.trajectory import Trajectory, decode
@@ -96,10 +98,39 @@ class Reading:
         except UnknownVersion as error:
             raise NotFound(str(error), code="version_not_found", param="version") from None
 
+    async def evaluation(
+        self, job: str, version: int | None, *, against: int, change: Change | None, offset: int, limit: int
+    ) -> dict[str, Any]:
+        """``version`` (None: the latest evaluated) against another, row by row; ``change`` picks rows. Raises ``NotFound``."""
+        history = self.job(job)
+        wanted = max(history.evaluations, default=0) if version is None else version
+        try:
+            return await asyncio.to_thread(self._evaluation, history, wanted, against, change, offset, limit)
+        except UnknownVersion as error:
+            raise NotFound(str(error), code="evaluation_not_found", param="version") from None
+
+    def _evaluation(self, job: JobHistory, version: int, against: int, change: Change | None, offset: int, limit: int) -> dict[str, Any]:
+        rows = paired_rows(self._store, job, version, against=against)
+        chosen = [row for row in rows if change in (None, row["change"])]
+        page = chosen[offset : offset + limit]
+        prompts = self._prompts_of_eval(job)
+        return {
+            "version": version,
+            "against": against,
+            "comparison": compared(self._store, job, version, against=against),
+            "total": len(chosen),
+            "rows": [{**row, "prompt": prompts.get(row["row"], "")} for row in page],
+        }
+
+    def _prompts_of_eval(self, job: JobHistory) -> dict[int, str]:
+        spec = job.spec
+        found = self._datasets.rows(spec.dataset.eval, eval_rows(spec.dataset.eval_rows, spec.eval.max_rows))
+        return {row.row: _prompt(row) for row in found}
+
     def _rollouts(self, job: JobHistory, version: int | None, offset: int, limit: int) -> dict[str, Any]:
         version, attempt = self._finished_batch(job, version)
         batch = decode(self._store.read_rollout(job.job, version, attempt))
-        prompts = self._prompts(job, version)
+        prompts = self._prompts(job, version, batch.summary)
         page = batch.trajectories[offset : offset + limit]
         return {
             "version": version,
@@ -115,12 +146,19 @@ class Reading:
                 return candidate, attempt
         raise UnknownVersion(f"{job.job} has no finished rollout" + ("" if version is None else f" of version {version}"))
 
-    def _prompts(self, job: JobHistory, version: int) -> dict[int, str]:
+    def _prompts(self, job: JobHistory, version: int, summary: dict[str, Any]) -> dict[int, str]:
         """The text of each row of the step: the user's words, without the chat template."""
         spec = job.spec
-        positions = step_rows(spec.dataset.train_rows, spec.rollout.prompts_per_step, spec.seed, version)
+        per_step = spec.rollout.prompts_per_step
+        first, drawn = summary.get("first_prompt"), summary.get("prompts_drawn")
+        places = range(version * per_step, (version + 1) * per_step) if first is None else range(first, first + drawn)
+        positions = list({position_at(spec.dataset.train_rows, per_step, spec.seed, place): None for place in places})
         rows = self._datasets.rows(spec.dataset.train, positions)
-        return {row.row: "\n\n".join(message["content"] for message in row.messages) for row in rows}
+        return {row.row: _prompt(row) for row in rows}
+
+
+def _prompt(row: Row) -> str:
+    return "\n\n".join(message["content"] for message in row.messages)
 
 
 def _line(job: JobHistory, view: JobView | None) -> dict[str, Any]:

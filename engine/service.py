@@ -46,6 +46,9 @@ class ManagerHandle(Protocol):
     async def events(self, after: int, wait_seconds: float, limit: int) -> dict[str, Any]: ...
     async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]: ...
     async def rollouts(self, job: str, version: int | None, *, offset: int, limit: int) -> dict[str, Any]: ...
+    async def evaluation(
+        self, job: str, version: int | None, *, against: int, change: str | None, offset: int, limit: int
+    ) -> dict[str, Any]: ...
     async def models(self) -> dict[str, Any]: ...
     async def tokenizer(self, model: str) -> bytes: ...
     async def estimate(self, raw: Any) -> dict[str, Any]: ...
@@ -120,6 +123,17 @@ def job_routes(manager: ManagerHandle) -> APIRouter:
         limit: Limit = 100,
     ) -> dict[str, Any]:
         return await manager.rollouts(job, version, offset=offset, limit=limit)
+
+    @routes.get("/{job}/evaluations/{version}", summary="An evaluated version against another, row by row")
+    async def evaluation(
+        job: JobName,
+        version: str,
+        against: Count = 0,
+        change: Literal["win", "loss", "tie", "invalid"] | None = None,
+        offset: Count = 0,
+        limit: Limit = 100,
+    ) -> dict[str, Any]:
+        return await manager.evaluation(job, _version(version), against=against, change=change, offset=offset, limit=limit)
 
     return routes
 

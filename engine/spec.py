@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError, field_validator, model_validator
 
 from engine.blob_spec import BlobRef
+from engine.doctor.codes import Code
 from engine.environment_spec import Environment, SearchEndpoint, SingleTurn, Tools, without_tags
 from engine.grader_spec import Grader, JudgeGrader, MathGrader, NumericGrader, StringCheckGrader, field_problem, parts_of  # noqa: F401
 from engine.older_specs import as_said_now
@@ -40,6 +41,17 @@ class RolloutSpec(_Strict):
     ] = 32
     temperature: Annotated[float, Field(gt=0, le=2, description="Sampling temperature; 1 is the model's own distribution.")] = 1.0
     ignore_eos: Annotated[bool, Field(description="Sample max_new_tokens always: the end token ends nothing. For benchmarks.")] = False
+    max_resamples: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=10,
+            description="Rounds in which groups whose completions all scored alike give way to the next prompts; 0: they stay.",
+        ),
+    ] = 0
+    max_silent_steps: Annotated[
+        int, Field(ge=0, le=100_000, description="Steps without any signal in a row before the job pauses; 0: it never does.")
+    ] = 20
 
     @property
     def completions_per_step(self) -> int:
@@ -77,6 +89,24 @@ class EvalSpec(_Strict):
     temperature: Annotated[float, Field(ge=0, le=2, description="0 is greedy.")] = 0.0
 
 
+class DoctorSpec(_Strict):
+    """What the doctor may do besides telling (``engine.doctor``)."""
+
+    pause_on: Annotated[tuple[Code, ...], Field(description="Findings that pause the job after the step that is running.")] = ()
+
+    @field_validator("pause_on")
+    @classmethod
+    def _each_once(cls, value: tuple[Code, ...]) -> tuple[Code, ...]:
+        return tuple(dict.fromkeys(value))
+
+
+class WarmStart(_Strict):
+    """A committed version of another job of the same tenant, whose adapter becomes version 0 of this one. The optimizer begins afresh."""
+
+    job: Annotated[str, Field(min_length=1, max_length=64, description="A job of yours with the same base model and adapter.")]
+    version: Annotated[int, Field(ge=0, le=100_000, description="One of its committed versions.")]
+
+
 class JobSpec(_Strict):
     """A whole job. Frozen: what was accepted is what runs."""
 
@@ -88,6 +118,8 @@ class JobSpec(_Strict):
     lora: LoraSpec = LoraSpec()
     train: TrainSpec = TrainSpec()
     eval: EvalSpec = EvalSpec()
+    doctor: DoctorSpec = DoctorSpec()
+    warm_start: WarmStart | None = None
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     @property

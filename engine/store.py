@@ -7,6 +7,7 @@
                                           step.json (the result of the step that made N), manifest.json (sha256 and size of each)
     root/{job}/v{N}.staging/              a commit under way, or what a crash left of one: never read, swept at open
     root/{job}/rollouts/{V}/{A}.msgpack   the finished batch that attempt A sampled from version V
+    root/{job}/evals/{V}.msgpack          what version V made of each held-out row
 
 A version counts only when HEAD has reached it: a renamed directory above HEAD is a commit that crashed one moment too early, and is
 swept like a staging folder. All methods block on the disk: call them in a thread. Each write holds the epoch's guard.
@@ -164,6 +165,21 @@ class Store:
         """The latest attempt whose batch of ``version`` is complete, or None."""
         folder = self._job(job) / "rollouts" / str(version)
         return max((int(path.stem) for path in folder.glob("*.msgpack")), default=None)
+
+    def put_evaluation(self, job: str, version: int, rows: bytes) -> None:
+        """Keep what an evaluation found; evaluated again, the last word counts. Raises ``UnknownVersion``."""
+        with self._epoch.guard():
+            if (head := self.head(job)) is None or version > head:
+                raise UnknownVersion(f"{job} has no version {version}")
+            make_directory(self._job(job) / "evals")
+            replace_file(self._job(job) / "evals" / f"{version}.msgpack", rows, crash_at=self._crash_at, label="evaluation")
+
+    def read_evaluation(self, job: str, version: int) -> bytes:
+        """Raises ``UnknownVersion`` when that version was not evaluated."""
+        try:
+            return (self._job(job) / "evals" / f"{version}.msgpack").read_bytes()
+        except FileNotFoundError:
+            raise UnknownVersion(f"version {version} of {job} was not evaluated") from None
 
     def drop_versions(self, job: str, versions: list[int]) -> None:
         """Remove old versions (retention). HEAD cannot be dropped: ``ValueError``."""

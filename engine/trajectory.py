@@ -81,7 +81,10 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RolloutBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """All trajectories of (job, policy_version, attempt), ordered by (row position, sample)."""
+    """All trajectories of (job, policy_version, attempt), ordered by (row position, sample).
+
+    ``dropped``: groups that carried no signal and gave way to others; kept to be looked at, never trained on.
+    """
 
     job: str
     policy_version: int
@@ -89,6 +92,7 @@ class RolloutBatch(msgspec.Struct, frozen=True, kw_only=True):
     group_size: int
     trajectories: list[Trajectory]
     summary: dict[str, Any] = {}
+    dropped: list[Trajectory] = []
 
 
 class StaleBatch(ValueError):
@@ -109,6 +113,6 @@ def check_on_policy(batch: RolloutBatch, *, job: str, version: int, attempt: int
     wanted = (job, version, attempt)
     if (found := (batch.job, batch.policy_version, batch.attempt)) != wanted:
         raise StaleBatch(f"batch of {found}, wanted {wanted}")
-    for t in batch.trajectories:
+    for t in (*batch.trajectories, *batch.dropped):
         if (found := (t.job, t.policy_version, t.attempt)) != wanted:
             raise StaleBatch(f"trajectory (row {t.row}, sample {t.sample}) of {found}, wanted {wanted}")

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from engine.adapters import SamplerAdapters
-from engine.core.messages import EvalDone, Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, TrainFailed
-from engine.data import Datasets, eval_rows, step_rows
-from engine.driver import FATAL, Answer, Deadlines, Driver
+from engine.checkup import look_at, look_for_silence
+from engine.core.messages import Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, TrainFailed
+from engine.data import Datasets
+from engine.driver import FATAL, Deadlines, Driver
+from engine.evaluator import Evaluator
 from engine.history import JobHistory
-from engine.ports import AdapterRef, EvalRequest, PortError, RolloutPort, RolloutRequest, Row, TrainPort, TrainRequest, TrainResult
-from engine.steps import TrainTimes, certify, rollout_ready_data, step_data, with_commit
+from engine.ports import PortError, RolloutPort, TrainPort, TrainRequest, TrainResult
+from engine.step_sampler import StepSampler
+from engine.steps import TrainTimes, rollout_ready_data, step_data, with_commit
 from engine.store import Store
+from engine.warm_start import begun_with
 
 logger = logging.getLogger(__name__)
 
@@ -40,17 +44,16 @@ class Work:
         rollout: RolloutPort,
         train: TrainPort,
         deadlines: Deadlines,
-        eval_slots: int = 1,
     ):
         self._driver = driver
         self._store = store
-        self._datasets = datasets
-        self._rollout = rollout
         self._train = train
         self._deadlines = deadlines
         self._preparing = asyncio.Lock()
-        self._eval_slots = asyncio.Semaphore(eval_slots)
         self.adapters = SamplerAdapters(driver, rollout, control_seconds=deadlines.control)
+        parts = {"store": store, "datasets": datasets, "rollout": rollout, "adapters": self.adapters, "deadlines": deadlines}
+        self._sampler = StepSampler(driver=driver, **parts)
+        self._evaluator = Evaluator(driver=driver, **parts)
 
     # Version 0
 
@@ -65,6 +68,8 @@ class Work:
     async def _prepare(self, job: JobHistory) -> None:
         try:
             snapshot = await self._fresh(job)
+            if (origin := job.spec.warm_start) is not None:
+                snapshot = await asyncio.to_thread(begun_with, self._store, origin, snapshot)
             await asyncio.to_thread(self._store.create, job.job, snapshot)
         except FATAL:
             raise
@@ -95,7 +100,7 @@ class Work:
         numbers = {"version": command.version, "attempt": command.attempt}
         event = await self._driver.say(job.job, "rollout_started", numbers)
         try:
-            summary, certificate = await self._sample(job, command, load_id=event.offset)
+            summary, certificate = await self._sampler.sample(job, command, load_id=event.offset)
         except FATAL:
             raise
         except Exception as error:
@@ -107,37 +112,6 @@ class Work:
         data = rollout_ready_data(**numbers, summary=summary, certificate=certificate, idle_since=idle_since, started=started, ready=ready)
         self._driver.say(job.job, "rollout_ready", data)
         self._driver.tell(RolloutDone(at=self._now(), job=job.job, **numbers, tokens=served_tokens(summary)))
-
-    async def _sample(self, job: JobHistory, command: StartRollout, *, load_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(summary, certificate) of the batch, which lies in the store afterwards.
-
-        Load ids are offsets of the journal: fresh per load, over restarts of any part.
-        """
-        await self.adapters.tidied(job.job)
-        adapter = self.adapters.load(job, command.version, load_id=load_id)
-        request = await asyncio.to_thread(self._rollout_request, job, command, adapter)
-        result = await self._call(self._rollout.rollout(request), request, "rollout")
-        certificate = await asyncio.to_thread(self._keep_batch, request, result.batch)
-        return result.summary, certificate
-
-    def _rollout_request(self, job: JobHistory, command: StartRollout, adapter: AdapterRef) -> RolloutRequest:
-        spec = job.spec
-        positions = step_rows(spec.dataset.train_rows, spec.rollout.prompts_per_step, spec.seed, command.version)
-        return RolloutRequest(
-            adapter=adapter,
-            attempt=command.attempt,
-            spec=spec,
-            rows=self._datasets.rows(spec.dataset.train, positions),
-            seed=spec.seed,
-            adapter_files=self._store.adapter(job.job, command.version),
-            deadline_seconds=self._deadlines.rollout,
-        )
-
-    def _keep_batch(self, request: RolloutRequest, batch: bytes) -> dict[str, Any]:
-        numbers = {"job": request.adapter.job, "version": request.adapter.version, "attempt": request.attempt}
-        certificate = certify(batch, **numbers, spec=request.spec, rows=request.rows)
-        self._store.put_rollout(*numbers.values(), batch)
-        return certificate
 
     # Training
 
@@ -154,13 +128,17 @@ class Work:
             return
         self._driver.say(job.job, "step", with_commit(step, times), at_seconds=times.committed)
         self._warn_of_skipped(job.job, step)
+        look_at(self._driver, job)
+        look_for_silence(self._driver, job)
         self._driver.tell(TrainDone(at=self._now(), job=job.job, **numbers))
         self.adapters.tidy(job.job)
 
     async def _train_and_commit(self, job: JobHistory, command: StartTrain) -> tuple[dict[str, Any], TrainTimes]:
         started = self._driver.timeline.seconds()
         request = await asyncio.to_thread(self._train_request, job, command)
-        result = await self._call(self._train.step(request), request, "training")
+        # The port keeps the request's deadline itself, and mends what is stuck; the grace is for a port that does not even do that.
+        seconds = request.deadline_seconds + self._deadlines.grace
+        result = await self._driver.call(self._train.step(request), seconds=seconds, what="training")
         times = TrainTimes(started=started, trained=self._driver.timeline.seconds())
         step = await asyncio.to_thread(self._commit, job, command.version + 1, result, times)
         committed = TrainTimes(started=started, trained=times.trained, committed=self._driver.timeline.seconds())
@@ -192,60 +170,9 @@ class Work:
     # Evaluation
 
     async def evaluate(self, command: StartEval) -> None:
-        """Held-out evaluation in the background: it neither blocks nor fails its job."""
-        job = self._driver.history.jobs[command.job]
-        try:
-            data = await self._evaluate_stubbornly(job, command.version)
-            self._driver.say(job.job, "eval", data)
-        except FATAL:
-            raise
-        except Exception as error:
-            reason = blame(error, f"{job.job}: evaluation of version {command.version}")["reason"]
-            message = f"the evaluation of version {command.version} failed: {reason}"
-            self._driver.say(job.job, "warning", {"code": "eval_failed", "message": message, "advice": "", "version": command.version})
-        finally:
-            self.adapters.unpin(job.job, command.version)
-        self._driver.tell(EvalDone(at=self._now(), job=job.job, version=command.version))
-        self.adapters.tidy(job.job)
-
-    async def _evaluate_stubbornly(self, job: JobHistory, version: int) -> dict[str, Any]:
-        """Again when the platform failed: a curve that misses its first or last point answers nothing."""
-        for _ in range(self._driver.scheduler.policy.max_attempts - 1):
-            try:
-                return await self._evaluate(job, version)
-            except PortError as error:
-                if error.attribution != "platform":
-                    raise
-                logger.warning("%s: evaluation of version %d: %s; trying again", job.job, version, error.reason)
-                self.adapters.forget(job.job, version)
-        return await self._evaluate(job, version)
-
-    async def _evaluate(self, job: JobHistory, version: int) -> dict[str, Any]:
-        async with self._eval_slots:
-            event = await self._driver.say(job.job, "eval_started", {"version": version})
-            await self.adapters.tidied(job.job)
-            adapter = self.adapters.load(job, version, load_id=event.offset)
-            request = await asyncio.to_thread(self._eval_request, job, adapter)
-            return await self._call(self._rollout.evaluate(request), request, "evaluation")
-
-    def _eval_request(self, job: JobHistory, adapter: AdapterRef) -> EvalRequest:
-        return EvalRequest(
-            adapter=adapter,
-            spec=job.spec,
-            rows=self._eval_rows(job),
-            adapter_files=self._store.adapter(job.job, adapter.version),
-            deadline_seconds=self._deadlines.evaluate,
-        )
-
-    def _eval_rows(self, job: JobHistory) -> list[Row]:
-        dataset = job.spec.dataset
-        return self._datasets.rows(dataset.eval, eval_rows(dataset.eval_rows, job.spec.eval.max_rows))
+        await self._evaluator.evaluate(command)
 
     # Answers
-
-    async def _call(self, answer: Awaitable[Answer], request: RolloutRequest | EvalRequest | TrainRequest, what: str) -> Answer:
-        """The port keeps the request's deadline itself, and mends what is stuck; the grace is for a port that does not even do that."""
-        return await self._driver.call(answer, seconds=request.deadline_seconds + self._deadlines.grace, what=what)
 
     def _lost(self, kind: str, fact: Callable[..., Fact], command: StartRollout | StartTrain, error: Exception) -> None:
         numbers = {"version": command.version, "attempt": command.attempt}

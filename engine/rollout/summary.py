@@ -56,8 +56,23 @@ def contents(trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str
         "finish_reasons": dict(Counter(t.finish_reason for t in trajectories)),
         "tool_calls": sum(len(t.tool_calls) for t in trajectories),
         "tool_failures": dict(Counter(call.error for t in trajectories for call in t.tool_calls if call.error)),
+        "parts": part_figures(trajectories),
         "tool_seconds": sum(call.seconds for t in trajectories for call in t.tool_calls),
     }
+
+
+def part_figures(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float | None]]:
+    """``PartFigures`` of each component. The first one, which carries the grader's own name, is the reward itself and left out."""
+    graded = [t for t in trajectories if t.reward is not None]
+    names = dict.fromkeys(name for t in graded for name in list(t.components)[1:])
+    found = {name: [(t.components[name], t.reward) for t in graded if t.components.get(name) is not None] for name in names}
+    return {name: _part(*zip(*pairs, strict=True)) for name, pairs in found.items() if pairs}
+
+
+def _part(values: Sequence[float], rewards: Sequence[float]) -> dict[str, float | None]:
+    varies = len(set(values)) > 1 and len(set(rewards)) > 1
+    correlation = statistics.correlation(values, rewards) if varies else None
+    return {"mean": statistics.fmean(values), "std": statistics.pstdev(values), "correlation": correlation}
 
 
 def _env_and_reward_seconds(played: Sequence[Played]) -> tuple[float, float]:

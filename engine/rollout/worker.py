@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from engine.blobs import BlobStore
-from engine.ports import Aborted, AdapterRef, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot
+from engine.evaluation import encode as encode_evaluation
+from engine.evaluation import evaluation
+from engine.ports import Aborted, AdapterRef, EvalRequest, EvalResult, PortError, RolloutRequest, RolloutResult, Snapshot
 from engine.rewards.judge import listed
 from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
@@ -120,7 +122,7 @@ class RolloutWorker:
     async def rollout(self, request: RolloutRequest) -> RolloutResult:
         return await self._guarded(request.adapter.job, request.deadline_seconds, lambda: self._rollout(request))
 
-    async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
+    async def evaluate(self, request: EvalRequest) -> EvalResult:
         return await self._guarded(request.adapter.job, request.deadline_seconds, lambda: self._evaluate(request))
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
@@ -161,7 +163,7 @@ class RolloutWorker:
         summary = rollout_summary(played, group_size=plan.samples, started_at=started_at).model_dump()
         return RolloutResult(batch=await asyncio.to_thread(_encoded, plan, played, summary), summary=summary)
 
-    async def _evaluate(self, request: EvalRequest) -> dict[str, Any]:
+    async def _evaluate(self, request: EvalRequest) -> EvalResult:
         spec, started_at = request.spec, self._clock()
         adapter = await self._sampler.load(request.adapter, request.adapter_files)
         plan = EpisodePlan(
@@ -179,7 +181,8 @@ class RolloutWorker:
         )
         played = await play(plan, request.rows[: spec.eval.max_rows], self._tools)
         data = eval_data(played, version=adapter.version, temperature=plan.temperature, seconds=self._clock() - started_at)
-        return data.model_dump()
+        rows = evaluation(adapter.job, adapter.version, (p.trajectory for p in played))
+        return EvalResult(rows=await asyncio.to_thread(encode_evaluation, rows), data=data.model_dump())
 
     async def _guarded(self, job: str, deadline_seconds: float, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` so that ``abort(job)`` reaches it, and no longer than ``deadline_seconds``."""

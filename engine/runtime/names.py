@@ -13,7 +13,7 @@ HTTP = "http"
 MANAGER_METHODS = frozenset(
     {
         *("submit", "cancel", "pause", "resume", "reprioritise", "delete"),
-        *("events", "adapter", "rollouts", "models", "tokenizer", "estimate"),
+        *("events", "adapter", "rollouts", "evaluation", "models", "tokenizer", "estimate"),
         *("status", "set_admission", "set_policy"),
     }
 )

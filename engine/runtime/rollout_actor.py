@@ -11,7 +11,7 @@ import logging
 import os
 from typing import Any
 
-from engine.ports import EvalRequest, RolloutRequest, RolloutResult
+from engine.ports import EvalRequest, EvalResult, RolloutRequest, RolloutResult
 from engine.runtime import process
 from engine.runtime.fence import Fence
 from engine.settings import EngineSettings
@@ -56,7 +56,7 @@ class RolloutActor:
     async def rollout(self, epoch: int, request: RolloutRequest) -> RolloutResult:
         return await self._fence.run(epoch, self._call("rollout", request))
 
-    async def evaluate(self, epoch: int, request: EvalRequest) -> dict[str, Any]:
+    async def evaluate(self, epoch: int, request: EvalRequest) -> EvalResult:
         return await self._fence.run(epoch, self._call("evaluate", request))
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from engine.ports import EvalRequest, PortError, RolloutRequest, RolloutResult
+from engine.ports import EvalRequest, EvalResult, PortError, RolloutRequest, RolloutResult
 from engine.rollout import spread
 from engine.runtime.calls import Died, Overdue, answer
 from engine.runtime.fence import Superseded
@@ -69,7 +69,7 @@ class RolloutPool:
                 work.cancel()
         return results[0] if len(results) == 1 else await asyncio.to_thread(spread.joined, results)
 
-    async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
+    async def evaluate(self, request: EvalRequest) -> EvalResult:
         return await self._work("evaluate", request, (await self._live(request.adapter.job))[0])
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:

@@ -18,7 +18,20 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.ports import ADAPTER_FILES, Aborted, EvalRequest, PortError, RolloutRequest, RolloutResult, Snapshot, TrainRequest, TrainResult
+from engine.evaluation import encode as encode_evaluation
+from engine.evaluation import evaluation
+from engine.ports import (
+    ADAPTER_FILES,
+    Aborted,
+    EvalRequest,
+    EvalResult,
+    PortError,
+    RolloutRequest,
+    RolloutResult,
+    Snapshot,
+    TrainRequest,
+    TrainResult,
+)
 from engine.spec import JobSpec
 from engine.trajectory import RolloutBatch, Trajectory, check_on_policy, decode, encode
 
@@ -93,20 +106,12 @@ class FakeRolloutPort:
         batch = fake_batch(request)
         return RolloutResult(batch=encode(batch), summary=batch.summary)
 
-    async def evaluate(self, request: EvalRequest) -> dict[str, Any]:
+    async def evaluate(self, request: EvalRequest) -> EvalResult:
         job, version = request.adapter.job, request.adapter.version
         self.script.record("evaluate", job, version)
         self._load(request)
         await self._wait("evaluate", job, version)
-        return {
-            "version": version,
-            "rows": len(request.rows),
-            "reward_mean": fake_reward_mean(version),
-            "invalid": 0,
-            "temperature": request.spec.eval.temperature,
-            "sampled_tokens": 4 * len(request.rows),
-            "seconds": 0.0,
-        }
+        return _evaluated(request)
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
         """A token per character."""
@@ -130,7 +135,7 @@ class FakeRolloutPort:
 
     def _load(self, request: RolloutRequest | EvalRequest) -> None:
         adapter = request.adapter
-        check_snapshot(request.adapter_files, job=adapter.job, version=adapter.version)
+        check_snapshot(request.adapter_files, job=adapter.job, version=adapter.version, spec=request.spec)
         owner = self._load_ids.setdefault(adapter.load_id, adapter.name)
         if owner != adapter.name:
             raise AssertionError(f"load id {adapter.load_id} of {owner} is used again for {adapter.name}")
@@ -167,7 +172,7 @@ class FakeTrainPort:
 
     async def step(self, request: TrainRequest) -> TrainResult:
         self.script.record("step", request.job, request.version, request.attempt)
-        check_snapshot(request.snapshot, job=request.job, version=request.version)
+        check_snapshot(request.snapshot, job=request.job, version=request.version, spec=request.spec)
         batch = decode(request.batch)
         check_on_policy(batch, job=request.job, version=request.version, attempt=request.attempt)
         self.running.append(request.job)
@@ -193,8 +198,10 @@ def fake_snapshot(*, job: str, version: int, digest: str) -> Snapshot:
     }
 
 
-def check_snapshot(files: Snapshot, *, job: str, version: int) -> None:
-    """Raise ``AssertionError`` unless ``files`` hold the adapter of exactly (job, version)."""
+def check_snapshot(files: Snapshot, *, job: str, version: int, spec: JobSpec | None = None) -> None:
+    """Raise ``AssertionError`` unless ``files`` hold the adapter of exactly (job, version); version 0 may be another's by ``spec``."""
+    if version == 0 and spec is not None and spec.warm_start is not None:
+        job, version = spec.warm_start.job, spec.warm_start.version
     if missing := [name for name in ADAPTER_FILES if name not in files]:
         raise AssertionError(f"snapshot of {job}@{version} lacks {', '.join(missing)}")
     found = files["adapter_model.safetensors"].decode()
@@ -219,15 +226,30 @@ def fake_batch(request: RolloutRequest) -> RolloutBatch:
     )
 
 
-def _trajectory(request: RolloutRequest, row: int, sample: int) -> Trajectory:
+def _evaluated(request: EvalRequest) -> EvalResult:
+    found = evaluation(request.adapter.job, request.adapter.version, [_trajectory(request, row.row, 0) for row in request.rows])
+    data = {
+        "version": request.adapter.version,
+        "rows": len(request.rows),
+        "reward_mean": sum(row.reward or 0.0 for row in found.rows) / len(found.rows),
+        "invalid": 0,
+        "temperature": request.spec.eval.temperature,
+        "sampled_tokens": 4 * len(request.rows),
+        "seconds": 0.0,
+    }
+    return EvalResult(rows=encode_evaluation(found), data=data)
+
+
+def _trajectory(request: RolloutRequest | EvalRequest, row: int, sample: int) -> Trajectory:
     version = request.adapter.version
-    chance = random.Random(f"{request.seed}/{version}/{row}/{sample}")
+    seed = getattr(request, "seed", request.spec.seed)
+    chance = random.Random(f"{seed}/{version}/{row}/{sample}")
     completion = [chance.randrange(10) for _ in range(4)]
     reward = float(chance.random() < fake_reward_mean(version))
     return Trajectory(
         job=request.adapter.job,
         policy_version=version,
-        attempt=request.attempt,
+        attempt=getattr(request, "attempt", 0),
         load_id=request.adapter.load_id,
         row=row,
         sample=sample,

@@ -9,7 +9,7 @@ from engine.ports import PortError, TrainRequest
 from engine.spec import JobSpec
 from engine.train.advantages import ADVANTAGES, Advantages
 from engine.train.losses import StepTotals
-from engine.train.overlong import soft_overlong_penalty
+from engine.train.overlong import is_truncated, penalty_of
 from engine.trajectory import Trajectory, check_on_policy, decode
 
 
@@ -56,10 +56,10 @@ def open_batch(request: TrainRequest) -> StepBatch:
     for trajectory in batch.trajectories:
         _check(trajectory)
     train, indices = request.spec.train, range(len(batch.trajectories))
-    penalties = tuple(_penalty(t, request.spec) for t in batch.trajectories)
+    penalties = tuple(penalty_of(t, request.spec) for t in batch.trajectories)
     rewards = [None if t.reward is None else t.reward + penalty for t, penalty in zip(batch.trajectories, penalties, strict=True)]
     advantages = ADVANTAGES[train.advantage](rewards, batch.group_size)
-    counted = [i for i in indices if rewards[i] is not None and not (train.mask_truncated and _is_truncated(batch.trajectories[i]))]
+    counted = [i for i in indices if rewards[i] is not None and not (train.mask_truncated and is_truncated(batch.trajectories[i]))]
     training = [i for i in counted if advantages.values[i] != 0.0 and batch.trajectories[i].sampled_tokens > 0]
     return StepBatch(
         trajectories=batch.trajectories,
@@ -70,17 +70,6 @@ def open_batch(request: TrainRequest) -> StepBatch:
         training=tuple(training),
         silent=tuple(sorted(set(indices) - set(training))),
     )
-
-
-def _penalty(trajectory: Trajectory, spec: JobSpec) -> float:
-    """Of the longest turn: each turn has ``max_new_tokens`` for itself."""
-    longest = max((turn.sampled for turn in trajectory.turns), default=len(trajectory.completion_ids))
-    penalty = soft_overlong_penalty(longest, limit=spec.rollout.max_new_tokens, buffer=spec.train.overlong_buffer_tokens)
-    return spec.train.overlong_penalty * penalty
-
-
-def _is_truncated(trajectory: Trajectory) -> bool:
-    return trajectory.finish_reason == "length"
 
 
 def _check(trajectory: Trajectory) -> None:

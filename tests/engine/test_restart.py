@@ -27,16 +27,16 @@ class FixedRollouts(FakeTrainPort):
 
     async def step(self, request):
         batch = decode(request.batch)
-        fixed = [replace(t, attempt=1, load_id=0) for t in batch.trajectories]
-        batch = replace(batch, attempt=1, trajectories=fixed)
+        kept, dropped = ([replace(t, attempt=1, load_id=0) for t in some] for some in (batch.trajectories, batch.dropped))
+        batch = replace(batch, attempt=1, trajectories=kept, dropped=dropped)
         return await super().step(dataclasses.replace(request, attempt=1, batch=encode(batch)))
 
 
-async def die(world: World, point: str, *, nth: int, **submission) -> bool:
-    """Run a job until the manager dies at ``point``; False if it never got there."""
+async def die(world: World, point: str, *, nth: int, raw=None, **submission) -> bool:
+    """Run a job (``raw``, or one of two steps) until the manager dies at ``point``; False if it never got there."""
     manager = await world.open(crash_at=dies_at(point, nth=nth))
     try:
-        await manager.submit("job_a", world.submission(steps=2, **submission))
+        await manager.submit("job_a", raw or world.submission(steps=2, **submission))
     except Died:
         return True
     ended = asyncio.create_task(world.seen("job_a", "ended"))
@@ -358,3 +358,37 @@ async def test_a_job_that_waits_for_its_model_can_be_cancelled(tmp_path):
     await manager.cancel("job_a")
     assert (await world.ended("job_a"))["job_a"]["state"] == "cancelled"
     await manager.stop()
+
+
+@pytest.mark.parametrize("held_in", ["rollout", "step"])
+async def test_a_pause_changes_nothing_of_what_follows(tmp_path, held_in):
+    """Paused in the middle of a step, restarted while it is held, resumed: the same rows, seeds, versions and bytes as undisturbed."""
+    calm, paused = World(tmp_path / "calm"), World(tmp_path / "paused")
+    for world in (calm, paused):
+        world.train = FixedRollouts(world.script)
+    gate = paused.script.gate(held_in, "job_a", 1)
+    await calm.open()
+    await calm.submit("job_a", steps=4)
+    await calm.ended("job_a")
+    await paused.open()
+    await paused.submit("job_a", steps=4)
+    await paused.called(held_in, "job_a", times=2)
+    await paused.manager.pause("job_a")
+    gate.set()
+    await paused.seen("job_a", "paused")
+    assert len(paused.script.made("step", "job_a")) == 2  # the running step commits, and no other begins
+    await paused.manager.stop()
+    await paused.open()
+    await paused.manager.resume("job_a")
+    await paused.ended("job_a")
+    assert versions(paused) == versions(calm)
+    assert [sampled(paused, version) for version in range(4)] == [sampled(calm, version) for version in range(4)]
+    assert [event.data["version"] for event in paused.events("job_a", "step")] == [1, 2, 3, 4]
+    for world in (calm, paused):
+        await world.manager.stop()
+
+
+def sampled(world: World, version: int) -> list[tuple[int, int, int]]:
+    """(row, sample, seed) of each completion."""
+    batch = decode(world.manager._store.read_rollout("job_a", version, 1))
+    return [(t.row, t.sample, t.seed) for t in batch.trajectories]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine import evaluation
 from engine.ports import Aborted, PortError
 from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY
 from engine.rollout.worker import RolloutWorker
@@ -111,12 +112,15 @@ async def test_an_evaluation_samples_each_row_once_behind_the_rollouts():
     await workers.rollout(rollout_request())
     rollouts = len(sampler.asked)
 
-    data = await workers.evaluate(eval_request(rows=[row(n) for n in range(5)]))
+    result = await workers.evaluate(eval_request(rows=[row(n) for n in range(5)]))
 
+    data, kept = result.data, evaluation.decode(result.rows)
     assert (data["rows"], data["reward_mean"], data["version"], data["temperature"]) == (5, 1.0, 3, 0.0)
     assert {p.priority for _, _, p in sampler.asked[:rollouts]} == {ROLLOUT_PRIORITY}
     assert {p.priority for _, _, p in sampler.asked[rollouts:]} == {EVALUATION_PRIORITY}
     assert EVALUATION_PRIORITY > ROLLOUT_PRIORITY
+    assert (kept.version, kept.rewards) == (3, dict.fromkeys(range(5), 1.0))
+    assert all(r.text and r.sampled_tokens for r in kept.rows)
 
 
 async def test_unload_keeps_the_version_that_is_asked_for():

@@ -156,7 +156,7 @@ def test_unloading_keeps_only_the_version_that_is_kept():
 def test_an_evaluation_reports_on_its_version():
     ask = request(version=3)
     evaluation = EvalRequest(adapter=ask.adapter, spec=ask.spec, rows=ask.rows, adapter_files=ask.adapter_files, deadline_seconds=1.0)
-    assert asyncio.run(FakeRolloutPort().evaluate(evaluation))["version"] == 3
+    assert asyncio.run(FakeRolloutPort().evaluate(evaluation)).data["version"] == 3
 
 
 def test_training_is_a_pure_function_of_its_request():
