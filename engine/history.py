@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.doctor.examine import shortened
 from engine.doctor.figures import Eval, Step, eval_of, step_of
+from engine.probe_pace import StepPace
 from engine.spec import JobSpec, Submission
 
 
@@ -81,6 +82,7 @@ class EngineHistory:
     jobs: dict[str, JobHistory] = field(default_factory=dict)
     admission: str = "open"
     policy_changes: dict[str, Any] = field(default_factory=dict)
+    pace: StepPace = field(default_factory=StepPace)
 
     def apply(self, job: str, kind: str, data: dict[str, Any], at: datetime) -> None:
         if kind == "accepted":
@@ -91,6 +93,8 @@ class EngineHistory:
             self.policy_changes |= data["changes"]
         elif job in self.jobs:
             self.jobs[job].apply(kind, data, at)
+            if kind == "step":
+                self.pace.observe(data)
 
 
 def accepted(job: str, data: dict[str, Any], at: datetime) -> JobHistory:

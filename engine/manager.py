@@ -33,6 +33,7 @@ from engine.history import JobHistory
 from engine.journal import Journal
 from engine.kv_samples import KvSamples
 from engine.ports import RolloutPort, TrainPort
+from engine.probes import Probes
 from engine.prompts import Prompts
 from engine.reading import Reading
 from engine.restore import Found, inspect, replay
@@ -106,6 +107,7 @@ class Manager:
         )
         self._driver.work = self._work = self._make_work()
         self._reading = self._make_reading()
+        self._probes = self._make_probes()
         await self._restore()
         samples = KvSamples(self._driver, self._rollout, seconds=self._kv_sample_seconds, stats_seconds=self._deadlines.stats)
         self._sampling = asyncio.create_task(samples.run(), name="kv samples")
@@ -117,6 +119,7 @@ class Manager:
         if self._sampling is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)
+        await self._probes.stop()
         await self._driver.stop()
         await self._log.drain()
 
@@ -145,6 +148,19 @@ class Manager:
             rollout=self._rollout,
             timeline=self._timeline,
             stats_seconds=self._deadlines.stats,
+        )
+
+    def _make_probes(self) -> Probes:
+        share = max(1, self._model.kv_budget_bytes // 4 // self._model.kv_bytes_per_token)
+        return Probes(
+            datasets=self._datasets,
+            rollout=self._rollout,
+            check=self._door.check,
+            pace=lambda: self._history.pace,
+            closed=lambda: self._driver.scheduler.admission.mode != "open",
+            clock=self._timeline.monotonic,
+            control_seconds=self._deadlines.control,
+            kv_share=lambda spec: max(1, share // spec.context_tokens),
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -351,6 +367,17 @@ class Manager:
             problems = await self._prompts.problems(parse_job(raw))
             answer["problems"] = [{"field": field, "message": message} for field, message in problems]
         return answer
+
+    # Probes
+
+    async def probe(self, probe: str, raw: Any) -> dict[str, Any]:
+        return await self._probes.start(probe, raw)
+
+    async def probe_state(self, probe: str) -> dict[str, Any]:
+        return self._probes.state(probe)
+
+    async def cancel_probe(self, probe: str) -> dict[str, Any]:
+        return await self._probes.cancel(probe)
 
 
 def _with_changes(policy: Policy, changes: dict[str, Any]) -> Policy:

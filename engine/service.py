@@ -21,6 +21,7 @@ from engine import exposition
 from engine.errors import EngineError, Invalid, NotFound
 from engine.gate import Gate
 from engine.grading_routes import grading_routes
+from engine.probe_routes import ProbesHandle, probe_routes
 from engine.rewards.lab import Lab
 from engine.spec import JobSpec, Submission
 
@@ -30,7 +31,7 @@ MAX_BODY_BYTES = 1 << 20
 MAX_WAIT_SECONDS = 30.0
 
 
-class ManagerHandle(Protocol):
+class ManagerHandle(ProbesHandle, Protocol):
     """What the door needs of a manager, wherever it lives. Refusals are raised as ``EngineError`` itself, not wrapped."""
 
     async def health(self) -> dict[str, Any]: ...
@@ -79,6 +80,7 @@ def create_app(manager: ManagerHandle, secret: str, *, max_body_bytes: int = MAX
     app = FastAPI(title="MARLaaS engine", version="1", docs_url=None, redoc_url=None)
     app.include_router(job_routes(manager))
     app.include_router(engine_routes(manager))
+    app.include_router(probe_routes(manager))
     if lab is not None:
         app.include_router(grading_routes(lab))
     app.add_middleware(Gate, secret=secret, max_body_bytes=max_body_bytes)

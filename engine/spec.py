@@ -186,14 +186,15 @@ class ModelInfo(_Strict):
 
 def parse_job(raw: Any) -> JobSpec:
     """``raw`` (JSON-like) as a ``JobSpec``; raises ``SpecError`` naming every bad field."""
-    return _parse(JobSpec, raw)
+    return parse_as(JobSpec, raw)
 
 
 def parse_submission(raw: Any) -> Submission:
-    return _parse(Submission, raw)
+    return parse_as(Submission, raw)
 
 
-def _parse(model: type[BaseModel], raw: Any) -> Any:
+def parse_as(model: type[BaseModel], raw: Any) -> Any:
+    """``raw`` as a ``model`` that is, or has under ``spec``, a job; raises ``SpecError`` naming every bad field."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:

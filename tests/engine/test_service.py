@@ -229,3 +229,25 @@ async def test_an_error_of_the_engine_itself_hides_its_inside():
 async def test_the_schema_describes_every_route(client):
     schema = (await client.get("/openapi.json")).json()
     assert {"/jobs/{job}", "/events", "/models/{name}/tokenizer", "/metrics"} <= set(schema["paths"])
+
+
+# Probes
+
+
+async def test_a_probe_is_asked_for_followed_and_cancelled(client, world):
+    world.script.gate("rollout", "probe/p1")
+    order = {"probe": "p1", "tenant": "ten_a", "spec": world.submission()["spec"], "rows": 3}
+
+    first, again = [await client.post("/probes", json=order) for _ in range(2)]
+    assert (first.status_code, again.status_code, first.json()["total"]) == (202, 202, 6)
+    assert (await client.post("/probes", json={**order, "rows": 4})).json()["error"]["code"] == "probe_exists"
+    assert (await client.get("/probes/p1")).json()["state"] in ("waiting", "running")
+    assert (await client.post("/probes/p1/cancel")).json()["state"] == "cancelled"
+
+
+async def test_a_probe_without_a_name_or_one_that_nobody_began_is_refused(client, world):
+    nameless = await client.post("/probes", json={"tenant": "ten_a", "spec": {}})
+    unknown = await client.get("/probes/p9")
+
+    assert (nameless.status_code, nameless.json()["error"]["problems"][0]["field"]) == (422, "probe")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "probe_not_found")
