@@ -28,6 +28,7 @@ MAX_GRADERS = 16
 MAX_REWARD = 1e6
 
 METRICS = ("fuzzy_match", "bleu", "gleu", "meteor", "rouge_1", "rouge_2", "rouge_3", "rouge_4", "rouge_5", "rouge_l")
+BASE_JUDGE = "base"
 OUTPUT, ANSWER = "{{sample.output_text}}", "{{item.answer}}"
 
 
@@ -221,7 +222,7 @@ JudgeInput = Annotated[tuple[JudgeMessage, ...], Field(max_length=32), AfterVali
 
 
 class JudgeGrader(GraderBase):
-    """A language model judges; ``model`` is the name of a judge that the operator has listed."""
+    """A language model judges; ``model`` is the name of a judge that the operator has listed, or ``base``: the base model itself."""
 
     model: Name
     input: JudgeInput

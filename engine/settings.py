@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engine import device
 from engine.core.policy import REGIMES
+from engine.grader_spec import BASE_JUDGE
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PREFIX = "MARLAAS_"
@@ -95,6 +96,8 @@ class EngineSettings(BaseSettings):
         for name, _, place in named:
             if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name) or not re.fullmatch(r"[^@\s]+@https?://[^@\s]+", place):
                 raise ValueError("write it as strict=MODEL@http://judge.example:8000/v1, several with spaces between them")
+            if name == BASE_JUDGE:
+                raise ValueError(f"{BASE_JUDGE} always means the base model itself; choose another name")
         return {name: place for name, _, place in named}
 
     @field_validator("judge_keys")

@@ -20,7 +20,8 @@ PROBE_PRIORITY = 20
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleParams:
     """``temperature`` 0 is greedy. The same seed, prompt and adapter give the same tokens. ``stop``: the token with which one of these
-    strings is whole is the last one (it may hold more than the string's end).
+    strings is whole is the last one (it may hold more than the string's end). ``json_schema``: what the text must be an instance of, as
+    JSON; then, as with ``top_p`` below 1, log-probabilities are not the model's own: for judges only.
     """
 
     max_new_tokens: int
@@ -29,6 +30,8 @@ class SampleParams:
     priority: int = ROLLOUT_PRIORITY
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
+    top_p: float = 1.0
+    json_schema: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

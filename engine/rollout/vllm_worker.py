@@ -29,7 +29,7 @@ from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.lora.request import LoRARequest
 from vllm.outputs import RequestOutput
-from vllm.sampling_params import RequestOutputKind
+from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -288,6 +288,7 @@ def engine_args(config: SamplerConfig, counters_path: Path) -> dict[str, Any]:
         "logprobs_mode": "processed_logprobs",
         "enable_prefix_caching": True,
         "scheduling_policy": "priority",
+        "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
         "disable_log_stats": True,
         "additional_config": {"marlaas_counters": str(counters_path)},
         "scheduler_cls": "engine.rollout.vllm_scheduler.CountedAsyncScheduler",
@@ -320,7 +321,9 @@ def _sampling_params(params: SampleParams) -> SamplingParams:
     # Building and checking them costs as much as sending the request; a copy does not.
     seeded = copy(_unseeded(params.max_new_tokens, params.temperature, params.ignore_eos, params.stop))
     if params.temperature:
-        seeded.seed = params.seed
+        seeded.seed, seeded.top_p = params.seed, params.top_p
+    if params.json_schema is not None:
+        seeded.structured_outputs = StructuredOutputsParams(json=params.json_schema)
     return seeded
 
 

@@ -14,12 +14,14 @@ from typing import Any, Protocol, TypeVar
 from engine.blobs import BlobStore
 from engine.evaluation import encode as encode_evaluation
 from engine.evaluation import evaluation
+from engine.grader_spec import BASE_JUDGE
 from engine.ports import Aborted, AdapterRef, EvalRequest, EvalResult, PortError, RolloutRequest, RolloutResult, Snapshot
 from engine.rewards.judge import listed
 from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
 from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
+from engine.rollout.judge import BaseJudge
 from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
 from engine.rollout.summary import eval_data, rollout_summary
 from engine.rollout.tools_python import Programs
@@ -37,9 +39,9 @@ LOGITS_BYTES = 64 * 2**20
 FEWEST_SEQUENCES, MOST_SEQUENCES = 256, 1024
 
 
-def _grading(settings: Any, sandbox: Sandbox) -> GraderPool:
+def _grading(settings: Any, sandbox: Sandbox, base: BaseJudge) -> GraderPool:
     """Starts nothing: the sandbox and the grading processes come up with the first job that needs them."""
-    return GraderPool(sandbox=sandbox, judges=listed(settings.judges, settings.judge_keys.get_secret_value()))
+    return GraderPool(sandbox=sandbox, judges={**listed(settings.judges, settings.judge_keys.get_secret_value()), BASE_JUDGE: base})
 
 
 def sequences_at_once(vocabulary: int) -> int:
@@ -108,7 +110,8 @@ class RolloutWorker:
             blob_path=BlobStore(settings.blobs_dir).path, folder=settings.runtime_dir / "search", endpoints=settings.search_endpoints
         )
         sandbox = Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=settings.reward_workers))
-        grading, sampler = _grading(settings, sandbox), await VllmSampler.start(config)
+        sampler = await VllmSampler.start(config)
+        grading = _grading(settings, sandbox, BaseJudge(sampler=sampler, tokens=tokens, context_tokens=config.max_context_tokens))
         return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox)
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from engine import epoch
 from engine.blobs import BlobStore
 from engine.clock import SystemClock
 from engine.core.policy import shipped
+from engine.grader_spec import BASE_JUDGE
 from engine.manager import Manager
 from engine.models import registry
 from engine.runtime import names, process, rollout_pool, train_group
@@ -112,5 +113,5 @@ def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:
         max_rank=settings.max_rank,
         max_context_tokens=settings.max_context_tokens,
     )
-    offered = {"search_endpoints": tuple(sorted(settings.search_endpoints)), "judges": tuple(sorted(settings.judges))}
+    offered = {"search_endpoints": tuple(sorted(settings.search_endpoints)), "judges": tuple(sorted({*settings.judges, BASE_JUDGE}))}
     return info.model_copy(update=offered)

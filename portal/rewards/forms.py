@@ -97,7 +97,9 @@ class RewardForm(forms.Form):
     range_high = forms.FloatField(
         required=False, label="Highest reward", initial=1, help_text="A reward above it is an error, not a reward."
     )
-    model = forms.CharField(label="Judge", help_text="The name of a judge that this site's operator offers.")
+    model = forms.CharField(
+        label="Judge", help_text="base, the base model itself, or the name of a judge that this site's operator offers."
+    )
     prompt = forms.CharField(
         label="What the judge reads",
         initial=_PROMPT,

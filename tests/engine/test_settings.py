@@ -101,3 +101,10 @@ def test_a_judge_without_name_model_or_address_is_refused(monkeypatch, value):
 
     with pytest.raises(SettingsError, match=r"MARLAAS_JUDGES=.*: write it as strict=MODEL@"):
         settings.load()
+
+
+def test_the_name_of_the_base_model_as_a_judge_is_taken(monkeypatch):
+    monkeypatch.setenv("MARLAAS_JUDGES", "base=m@http://judge.example/v1")
+
+    with pytest.raises(SettingsError, match="base always means the base model itself"):
+        settings.load()
