@@ -132,7 +132,7 @@ def job_request_schema() -> dict[str, Any]:
         **{name: model.model_json_schema() for name, model in parts.items()},
         "environment": {
             "type": "object",
-            "description": "What happens between a completion's turns. tools: a loop of calls to search and calculator, with limits; "
+            "description": "What happens between a completion's turns. tools: calls to search, python and calculator, with limits; "
             "its search.source is bundled, corpus (dataset: the id of a dataset with title and text) or endpoint (name: one of the "
             "operator's). stand_in: a wait in the place of a tool, for benchmarks.",
             "required": ["type"],

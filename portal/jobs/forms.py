@@ -9,7 +9,9 @@ from django import forms
 from django.forms.boundfield import BoundField
 
 from engine.spec import ModelInfo
-from portal.jobs.knobs import SECTIONS, Knob, knobs
+from portal.jobs import environments
+from portal.jobs.fields import field_of
+from portal.jobs.knobs import SECTIONS, knobs
 from tenants.models import Tenant
 
 
@@ -28,13 +30,18 @@ class JobForm(forms.Form):
         self.fields["reward"].choices = [(r.public_id, f"{r.name} · {r.kind}") for r in tenant.rewards.all()]
         self.fields["base_model"].choices = [(model.name, model.name) for model in models]
         for knob in self.knobs:
-            self.fields[knob.path] = _field(knob)
+            self.fields[knob.path] = field_of(knob)
+        self.fields |= environments.fields(tenant, models)
 
     def basic(self) -> list[BoundField]:
         return [self[knob.path] for knob in self.knobs if knob.basic]
 
     def advanced(self) -> list[BoundField]:
         return [self[knob.path] for knob in self.knobs if not knob.basic]
+
+    def tools(self) -> list[BoundField]:
+        """The fields of a tool loop, in reading order."""
+        return [self[name] for name in self.fields if name.startswith(environments.SECTION) and name != environments.TYPE]
 
     def advanced_has_errors(self) -> bool:
         return any(bound.errors for bound in self.advanced())
@@ -43,11 +50,11 @@ class JobForm(forms.Form):
         """What was typed as the nested request that ``create_job`` takes; an empty field is left out, so that the spec's default holds."""
         nested: dict[str, Any] = {section: {} for section in SECTIONS}
         for path, value in self.cleaned_data.items():
-            if value in (None, "", []):
+            if value in (None, "", []) or path.startswith(environments.SECTION):
                 continue
             section, _, name = path.rpartition(".")
             (nested[section] if section else nested)[name] = value
-        return nested
+        return {**nested, **environments.raw(self.cleaned_data)}
 
     def refuse(self, problems: Sequence[tuple[str, str]]) -> None:
         """Put each of the door's problems beside the field that it is about."""
@@ -63,26 +70,10 @@ class JobForm(forms.Form):
         return max(known, key=len, default=None)
 
 
-def initial(spec: dict[str, Any]) -> dict[str, Any]:
-    """A form's starting values from an existing job's spec."""
-    values = {"base_model": spec["base_model"]}
+def initial(spec: dict[str, Any], tenant: Tenant) -> dict[str, Any]:
+    """A form's starting values from the spec of a job of ``tenant``'s."""
+    values = {"base_model": spec["base_model"], **environments.initial(spec.get("environment", {}), tenant)}
     for knob in knobs():
         section, _, name = knob.path.rpartition(".")
         values[knob.path] = (spec.get(section, {}) if section else spec).get(name, knob.default)
     return values
-
-
-def _field(knob: Knob) -> forms.Field:
-    common: dict[str, Any] = {"label": knob.label, "help_text": knob.help, "initial": knob.default, "required": False}
-    if knob.kind == "choices":
-        return forms.MultipleChoiceField(choices=[(c, c) for c in knob.choices], widget=forms.CheckboxSelectMultiple, **common)
-    if knob.kind == "boolean":
-        return forms.BooleanField(**common)
-    if knob.kind == "string" and not knob.choices:
-        return forms.CharField(**common)
-    if knob.choices:
-        return forms.ChoiceField(choices=[(c, c) for c in knob.choices], **common)
-    # Limits are told to the browser and checked by the door: the form has no second opinion.
-    limits = {"min": knob.minimum, "max": knob.maximum, "step": 1 if knob.kind == "integer" else "any", "inputmode": "decimal"}
-    kind = forms.IntegerField if knob.kind == "integer" else forms.FloatField
-    return kind(widget=forms.NumberInput(attrs={key: value for key, value in limits.items() if value is not None}), **common)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,18 +114,18 @@ def _walk(schema: dict[str, Any]) -> Iterator[Knob]:
     for section in SECTIONS:
         definition = schema["$defs"][schema["properties"][section]["$ref"].rpartition("/")[2]]
         for name, field in definition["properties"].items():
-            yield from _knob(f"{section}.{name}", field)
-    yield from _knob("seed", schema["properties"]["seed"])
+            yield from read_field(f"{section}.{name}", field)
+    yield from read_field("seed", schema["properties"]["seed"])
 
 
-def _knob(path: str, field: dict[str, Any]) -> Iterator[Knob]:
-    """The knob of one field, or nothing for what is no single value: constants, and objects, which stay with the API."""
+def read_field(path: str, field: dict[str, Any], words: Mapping[str, tuple[str, str]] = _WORDS) -> Iterator[Knob]:
+    """The knob of one field, or nothing for what is no single value: constants, and objects. ``words``: (label, help) by path."""
     field = {**field, **next((kind for kind in field.get("anyOf", ()) if "type" in kind and kind["type"] != "null"), {})}
     kind = "choices" if field.get("type") == "array" else field.get("type")
     if kind not in KINDS or "const" in field:
         return
-    label, text = _WORDS.get(path, (field["title"].capitalize(), field.get("description", "")))
-    choices = tuple(field.get("enum", ())) or (LORA_TARGETS if kind == "choices" else ())
+    label, text = words.get(path, (field["title"].capitalize(), field.get("description", "")))
+    choices = tuple(field.get("enum", ()) or field.get("items", {}).get("enum", ())) or (LORA_TARGETS if kind == "choices" else ())
     minimum = field.get("minimum", field.get("exclusiveMinimum"))
     maximum = field.get("maximum", field.get("exclusiveMaximum"))
     yield Knob(path=path, label=label, help=text, kind=kind, default=field["default"], minimum=minimum, maximum=maximum, choices=choices)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.spec import ModelInfo
+from engine.spec import ModelInfo, SingleTurn, Tools
+from portal.jobs.environments import SECTION, SOURCE, TYPE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +19,16 @@ class Preset:
 
     @property
     def context_tokens(self) -> int:
-        return self.values["rollout.max_prompt_tokens"] + self.values["rollout.max_new_tokens"]
+        """Of one completion at its longest, as the spec counts it."""
+        environment, values = self._environment(), self.values
+        told = environment.most_turns * values["rollout.max_new_tokens"] + environment.most_added_tokens
+        return values["rollout.max_prompt_tokens"] + min(told, environment.max_tokens or told)
+
+    def _environment(self) -> SingleTurn | Tools:
+        if self.values[TYPE] != "tools":
+            return SingleTurn()
+        limits = {path.rpartition(".")[2]: value for path, value in self.values.items() if path.startswith(f"{SECTION}max_")}
+        return Tools(type="tools", **limits)
 
     def obstacle(self, models: Sequence[ModelInfo]) -> str | None:
         """Why none of ``models`` can run this, or None."""
@@ -36,10 +46,26 @@ def _values(steps: int, rate: float, prompts: int, group: int, prompt_tokens: in
         "rollout.group_size": group,
         "rollout.max_prompt_tokens": prompt_tokens,
         "rollout.max_new_tokens": new_tokens,
+        TYPE: "single_turn",
     }
 
 
-# Batch and completion lengths of GSM8K and AMC12 are those of the MARLaaS paper (arXiv 2605.08527); it gives no group size.
+def _search(*, calls: int, call_tokens: int, all_tokens: int | None, results: int, instructions: str = "") -> dict[str, Any]:
+    """A tool loop that searches. ``call_tokens``: of each answer of the search; ``all_tokens``: of a completion with all its answers."""
+    return {
+        TYPE: "tools",
+        f"{SECTION}tools": ["search"],
+        SOURCE: "bundled",
+        f"{SECTION}search.results": results,
+        f"{SECTION}max_calls": calls,
+        f"{SECTION}max_tokens": all_tokens,
+        f"{SECTION}max_observation_tokens": call_tokens,
+        f"{SECTION}instructions": instructions,
+    }
+
+
+# Batch, completion lengths and number of calls of GSM8K, AMC12 and the wiki search are those of the MARLaaS paper (arXiv 2605.08527); it
+# gives no group size. What the search answers is ours: 256 tokens a call, beside the 1,024 that the model may write.
 PRESETS = (
     Preset(
         key="quick",
@@ -64,6 +90,21 @@ PRESETS = (
         title="AMC12",
         text="Competition maths: 32 prompts a step, answers of up to 4,096 tokens.",
         values=_values(200, 2e-5, 32, 8, 512, 4096),
+    ),
+    Preset(
+        key="wiki",
+        title="Wiki search",
+        text="Questions of two hops, as in HotpotQA: 32 prompts a step, up to 5 searches and 1,024 tokens. Its reward is a judge.",
+        values=_values(200, 2e-5, 32, 8, 512, 1024) | _search(calls=5, call_tokens=256, all_tokens=1024 + 5 * 256, results=3),
+    ),
+    Preset(
+        key="almanac",
+        title="Search, small",
+        text="One search in the bundled almanac before each answer. Runs on every model here; goes with the search sample.",
+        values=_values(10, 1e-3, 4, 4, 160, 16)
+        | _search(
+            calls=1, call_tokens=64, all_tokens=None, results=1, instructions="Write <tool>search: words</tool> to look something up."
+        ),
     ),
     Preset(
         key="control",

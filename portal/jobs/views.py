@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from portal import gateway
 from portal.errors import Invalid
-from portal.jobs import actions, catalog, forms, presets
+from portal.jobs import actions, catalog, environments, forms, presets
 from portal.jobs.downloads import adapter_response
 from portal.jobs.listing import rows
 from portal.jobs.live import MAX_EVENTS, events_after
@@ -50,6 +50,8 @@ def new(request: HttpRequest) -> HttpResponse:
         "models": {model.name: model.model_dump() for model in models},
         "presets": [(preset, preset.obstacle(models)) for preset in presets.PRESETS],
         "chosen": request.GET.get("preset", "" if form.is_bound or request.GET.get("from") else presets.PRESETS[0].key),
+        "environments": environments.TYPES,
+        "environment": form[environments.TYPE].value() or environments.TYPES[0][0],
         "values": {preset.key: preset.values for preset in presets.PRESETS},
     }
     return render(request, "jobs/new.html", context, status=422 if form.errors else 200)
@@ -153,7 +155,7 @@ def _initial(tenant: Tenant, query: Any) -> dict[str, Any]:
         return {**presets.find(query.get("preset")).values, **chosen}
     job = get_object_or_404(tenant.jobs.select_related("dataset", "reward"), public_id=query["from"])
     copied = {"name": f"{job.name} (copy)"[:100], "dataset": job.dataset.public_id, "reward": job.reward.public_id}
-    return {**forms.initial(job.spec), **copied, **chosen}
+    return {**forms.initial(job.spec, tenant), **copied, **chosen}
 
 
 def _run(job: Job) -> dict[str, Any]:

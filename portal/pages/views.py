@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.jobs.listing import rows
 from portal.jobs.models import OPEN_STATES
 from portal.pages.access import tenant_page
-from portal.pages.sample import ensure_sample
+from portal.pages.sample import SAMPLES, ensure_sample
 from tenants.middleware import choose
 from tenants.models import Tenant
 
@@ -56,8 +56,10 @@ def switch(request: HttpRequest, public_id: str) -> HttpResponse:
 @require_POST
 @tenant_page
 def sample(request: HttpRequest) -> HttpResponse:
-    dataset, reward = ensure_sample(request.tenant, request.user)
-    return redirect(f"{reverse('jobs:new')}?dataset={dataset.public_id}&reward={reward.public_id}")
+    """``sample``: one of ``SAMPLES``. Leads to a job form that only has to be sent."""
+    chosen = SAMPLES.get(request.POST.get("sample", ""), SAMPLES["additions"])
+    dataset, reward = ensure_sample(request.tenant, request.user, chosen)
+    return redirect(f"{reverse('jobs:new')}?dataset={dataset.public_id}&reward={reward.public_id}&preset={chosen.preset}")
 
 
 def first_steps(tenant: Tenant) -> list[FirstStep]:

@@ -9,15 +9,28 @@ if (form) {
   const presets = JSON.parse($("#presets-data").textContent);
   const count = (x) => (x > 0 ? number(x) : "–");
   const value = (name) => Number(form.elements[name].value);
+  const hasTools = () => form.elements["environment.type"].value === "tools";
+
+  /** [tokens of its own, tokens with everything that tools add] of one completion at its longest. */
+  function longest() {
+    const own = value("rollout.max_new_tokens");
+    if (!hasTools()) return [own, own];
+    const turns = value("environment.max_turns") || value("environment.max_calls") + 1;
+    const told = turns * own + (turns - 1) * value("environment.max_observation_tokens");
+    const most = Math.min(told, value("environment.max_tokens") || told);
+    return [Math.min(turns * own, most), most];
+  }
 
   const estimate = () => {
     const completions = value("rollout.prompts_per_step") * value("rollout.group_size");
-    const context = value("rollout.max_prompt_tokens") + value("rollout.max_new_tokens");
+    const [own, told] = longest();
+    const context = value("rollout.max_prompt_tokens") + told;
     const total = completions * value("train.steps");
     write("#estimate-completions", count(completions));
     write("#estimate-context", `${count(context)} tokens`);
     write("#estimate-total", count(total));
-    write("#estimate-tokens", count(total * value("rollout.max_new_tokens")));
+    write("#estimate-tokens", count(total * own));
+    $("#tool-fields").hidden = !hasTools();
     showKv(models[form.elements.base_model.value], completions * context, context);
   };
 
@@ -42,8 +55,13 @@ if (form) {
     return beside > 1 ? `${count(Math.min(beside, model.job_slots))} jobs of this size run at the same time.` : "It leaves little room for others, so it may wait longer for a place.";
   }
 
+  function fill(name, x) {
+    if (Array.isArray(x)) for (const box of form.querySelectorAll(`[name="${name}"]`)) box.checked = x.includes(box.value);
+    else form.elements[name].value = x ?? "";
+  }
+
   form.addEventListener("input", (event) => {
-    if (event.target.name === "preset") for (const [name, x] of Object.entries(presets[event.target.value])) form.elements[name].value = x;
+    if (event.target.name === "preset") for (const [name, x] of Object.entries(presets[event.target.value])) fill(name, x);
     estimate();
   });
   estimate();
