@@ -146,7 +146,7 @@ class StepData(_Data):
 class EvalData(_Data):
     version: int
     rows: int
-    comparison: dict[str, Any] | None = None  # paired.Comparison with version 0 (`against`), row by row; None for version 0 itself
+    comparison: dict[str, Any] | None = None  # paired.Comparison with version 0 (`against`), and its verdict in words; None for version 0
     best: int | None = None  # the version with the highest held-out reward so far
     reward_mean: float
     invalid: int

@@ -13,6 +13,7 @@ import numpy as np
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
+DRAWS_IN_MEMORY = 2**18
 
 Change = Literal["win", "loss", "tie", "invalid"]
 Rewards = Mapping[int, float | None]  # by row; None: its grading failed
@@ -39,7 +40,29 @@ class Comparison:
     unit_range: bool
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "verdict": self.verdict()}
+
+    def verdict(self) -> str:
+        """In words: "better by 12.4 points (8.1 to 16.9)". Better or worse is said only where the interval leaves zero out."""
+        if self.low is None or self.high is None:
+            return f"{self._signed(self.difference)} on one row, which tells nothing"
+        if self.low > 0:
+            return f"better by {self._size(self.difference)}{self._unit()} ({self._size(self.low)} to {self._size(self.high)})"
+        if self.high < 0:
+            return f"worse by {self._size(self.difference)}{self._unit()} ({self._size(self.high)} to {self._size(self.low)})"
+        if not self.wins and not self.losses:
+            return "the same on every row"
+        between = f"({self._signed(self.low)} to {self._signed(self.high)})"
+        return f"no clear difference: {self._signed(self.difference)}{self._unit()} {between}"
+
+    def _size(self, difference: float) -> str:
+        return f"{100 * abs(difference):.1f}" if self.unit_range else f"{abs(difference):.3g}"
+
+    def _signed(self, difference: float) -> str:
+        return f"{'−' if difference < 0 else '+'}{self._size(difference)}"
+
+    def _unit(self) -> str:
+        return " points" if self.unit_range else ""
 
 
 def compare(before: Rewards, after: Rewards, rng: np.random.Generator) -> Comparison | None:
@@ -76,13 +99,15 @@ def change(before: float | None, after: float | None) -> Change:
 def interval(differences: np.ndarray, rng: np.random.Generator) -> tuple[float | None, float | None]:
     """The percentile bootstrap's interval of the mean (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.3).
 
-    One resample at a time: n numbers in memory, however many rows there are.
+    Some resamples at a time: a bounded number of draws in memory, however many rows there are.
     """
     size = len(differences)
     if size < 2:
         return None, None
-    means = [differences[rng.integers(size, size=size)].mean() for _ in range(RESAMPLES)]
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    at_once = max(1, DRAWS_IN_MEMORY // size)
+    counts = [min(at_once, RESAMPLES - begun) for begun in range(0, RESAMPLES, at_once)]
+    means = [differences[rng.integers(size, size=(count, size))].mean(axis=1) for count in counts]
+    low, high = np.quantile(np.concatenate(means), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 

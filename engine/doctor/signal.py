@@ -9,6 +9,7 @@ from engine.doctor.figures import Eval, Step, mean
 from engine.doctor.findings import Finding, found, percent
 
 WINDOW = 10
+FIRST = 2  # steps that show what it could do before it was trained
 ALL_RIGHT = 0.95  # of the groups: a job that learns well comes near this at its very end
 ALL_WRONG = 0.9
 PLATEAU = 20  # steps, twice: the later ones against the earlier
@@ -38,6 +39,9 @@ def all_wrong(steps: Sequence[Step], evals: Sequence[Eval]) -> Finding | None:
     share = fmean(step.wrong for step in recent)
     if len(recent) < WINDOW or share < ALL_WRONG:
         return None
+    before = min(step.wrong for step in steps[:FIRST])
+    broken = "It could do this at the start: go back to an earlier version, and lower the learning rate."
+    never = "Try the reward on a few completions by hand, then use easier prompts, larger groups or a reward that gives part marks."
     return found(
         "all_wrong",
         "No completion is ever right",
@@ -45,7 +49,7 @@ def all_wrong(steps: Sequence[Step], evals: Sequence[Eval]) -> Finding | None:
         steps=recent,
         evidence=f"in {percent(share)} of the groups every completion was wrong, so they carry no signal.",
         numbers={"share": share},
-        advice="Try the reward on a few completions by hand, then use easier prompts, larger groups or a reward that gives part marks.",
+        advice=broken if before < ALL_WRONG / 2 else never,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.paired import best, change, compare, interval
+from engine.paired import Comparison, best, change, compare, interval
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -48,9 +48,9 @@ def test_the_interval_is_that_of_the_normal_law_where_rows_are_many():
 
 
 def test_the_interval_holds_the_truth_nineteen_times_in_twenty():
-    draws = np.random.default_rng(7).choice([-1.0, 0.0, 1.0], p=[0.1, 0.6, 0.3], size=(300, 100))
+    draws = np.random.default_rng(7).choice([-1.0, 0.0, 1.0], p=[0.1, 0.6, 0.3], size=(200, 80))
     held = sum(low <= 0.2 <= high for low, high in (interval(sample, rng(n)) for n, sample in enumerate(draws)))
-    assert 0.91 <= held / 300 <= 0.98
+    assert 0.91 <= held / 200 <= 0.98
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_seed_another():
@@ -68,3 +68,23 @@ def test_the_best_is_the_earliest_of_the_highest():
     assert best({0: 0.2, 10: 0.8, 20: 0.8, 30: 0.5}) == 10
     assert best({0: 0.9, 10: 0.8}) == 0
     assert best({}) is None
+
+
+def comparison(difference: float, low: float | None, high: float | None, **changes) -> Comparison:
+    counts = {"rows": 96, "before": 0.5, "after": 0.5 + difference, "wins": 9, "losses": 4, "ties": 83, "invalid": 0, "unit_range": True}
+    return Comparison(difference=difference, low=low, high=high, **{**counts, **changes})
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (comparison(0.124, 0.081, 0.169), "better by 12.4 points (8.1 to 16.9)"),
+        (comparison(-0.124, -0.169, -0.081), "worse by 12.4 points (8.1 to 16.9)"),
+        (comparison(0.012, -0.02, 0.044), "no clear difference: +1.2 points (−2.0 to +4.4)"),
+        (comparison(1.5, 1.25, 2.0, unit_range=False), "better by 1.5 (1.25 to 2)"),
+        (comparison(0.0, 0.0, 0.0, wins=0, losses=0), "the same on every row"),
+        (comparison(1.0, None, None), "+100.0 on one row, which tells nothing"),
+    ],
+)
+def test_the_verdict_says_better_or_worse_only_where_chance_is_no_explanation(found, words):
+    assert found.verdict() == words == found.as_dict()["verdict"]
