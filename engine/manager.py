@@ -53,7 +53,8 @@ class Manager:
 
     ``epoch``: the one to write under, if the caller has claimed it for the ports already; else the next is claimed.
 
-    ``kv_sample_seconds``: how often the sampler's memory is looked at, where the policy is adaptive.
+    ``kv_sample_seconds``: how often the sampler's memory is looked at, where the policy is adaptive. ``sandbox``: what the status says of
+    the walls around tenants' code.
 
     ``failed`` is a future that holds the reason when this manager has become useless (a newer one has taken over, the journal cannot be
     written): its process should exit and be started anew.
@@ -74,6 +75,7 @@ class Manager:
         epoch: Epoch | None = None,
         crash_at: CrashAt = no_crash,
         kv_sample_seconds: float = 0.5,
+        sandbox: dict[str, Any] | None = None,
     ):
         self._root = root
         self._model = model
@@ -91,6 +93,7 @@ class Manager:
         self._epoch = epoch
         self._crash_at = crash_at
         self._kv_sample_seconds = kv_sample_seconds
+        self._sandbox = sandbox or {}
         self._sampling: asyncio.Task[None] | None = None
         self._ready = False
 
@@ -327,6 +330,7 @@ class Manager:
             "jobs": self._reading.jobs(),
             **self._reading.places(),
             "sampler": await self._reading.sampler(),
+            "sandbox": self._sandbox,
             "uptime_seconds": self._timeline.monotonic() - self._began,
         }
 

@@ -34,6 +34,7 @@ class EngineSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
+    production: bool = False
     state: Path = REPOSITORY / "var"
     runtime: Path | None = None
     engine_url: str = "http://127.0.0.1:8801"
@@ -60,6 +61,11 @@ class EngineSettings(BaseSettings):
     judge_keys: SecretStr = SecretStr("")
     start_deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     call_deadline_seconds: Annotated[float, Field(gt=0)] = 60.0
+
+    @field_validator("production", mode="before")
+    @classmethod
+    def _empty_is_no(cls, value: object) -> object:
+        return value or False
 
     @field_validator("state", "runtime", mode="after")
     @classmethod

@@ -6,14 +6,24 @@ each field by its path. What depends on the engine (rank, context, known models)
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError, field_validator, model_validator
 
 from engine.blob_spec import BlobRef
 from engine.doctor.codes import Code
 from engine.environment_spec import Environment, SearchEndpoint, SingleTurn, Tools, without_tags
-from engine.grader_spec import Grader, JudgeGrader, MathGrader, NumericGrader, StringCheckGrader, field_problem, parts_of  # noqa: F401
+from engine.grader_spec import (  # noqa: F401
+    CodeExecGrader,
+    Grader,
+    JudgeGrader,
+    MathGrader,
+    NumericGrader,
+    PythonGrader,
+    StringCheckGrader,
+    field_problem,
+    parts_of,
+)
 from engine.older_specs import as_said_now
 from engine.strict import SpecError, dotted
 from engine.strict import Strict as _Strict
@@ -182,6 +192,7 @@ class ModelInfo(_Strict):
     description: str = ""
     search_endpoints: tuple[str, ...] = ()
     judges: tuple[str, ...] = ()
+    reward_sandbox: Literal["", "none", "weak", "plain", "bwrap"] = ""  # what holds tenants' code; empty: an engine that does not say
 
 
 def parse_job(raw: Any) -> JobSpec:
@@ -241,6 +252,10 @@ def check_against(spec: JobSpec, model: ModelInfo) -> None:
         if isinstance(part, JudgeGrader) and part.model not in model.judges:
             offered = ", ".join(model.judges) or "none"
             problems.append((f"grader.{prefix}model", f"this engine has no judge {part.model}; its operator offers {offered}"))
+        if isinstance(part, PythonGrader | CodeExecGrader) and model.reward_sandbox == "none":
+            problems.append((f"grader.{prefix}type", f"this engine runs no {part.type} rewards: its machine cannot hold the sandbox"))
+    if isinstance(spec.environment, Tools) and "python" in spec.environment.tools and model.reward_sandbox == "none":
+        problems.append(("environment.tools", "this engine runs no python tool: its machine cannot hold the sandbox"))
     if problems:
         raise SpecError(problems)
 

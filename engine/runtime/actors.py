@@ -29,8 +29,8 @@ class Actors:
         self._factories = factories
         self._handles: dict[str, Any] = {}
 
-    def create(self) -> None:
-        """Start all of them at once; sampler and trainer load in parallel."""
+    def create(self, sandbox: dict[str, Any]) -> None:
+        """Start all of them at once; sampler and trainer load in parallel. ``sandbox``: see ``sandbox_check``."""
         settings = self._settings
         for replica in range(settings.rollout_replicas):
             self._create(names.rollout(replica), RolloutActor, settings, replica, self._factories.rollout, accelerators=self._share())
@@ -38,7 +38,7 @@ class Actors:
             for rank in range(settings.train_ranks):
                 name = names.train(group, rank)
                 self._create(name, TrainActor, settings, rank, self._factories.train, name, accelerators=self._share())
-        self._create(names.MANAGER, ManagerActor, settings)
+        self._create(names.MANAGER, ManagerActor, settings, sandbox)
         self._create(names.HTTP, HttpActor, settings)
 
     def _share(self) -> float:

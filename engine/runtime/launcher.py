@@ -22,6 +22,7 @@ from engine.models import registry
 from engine.runtime import process, reaper, run_file
 from engine.runtime.names import Factories
 from engine.runtime.readiness import StartFailed
+from engine.runtime.sandbox_check import strength_at_start
 from engine.settings import REPOSITORY, EngineSettings
 
 logger = logging.getLogger(__name__)
@@ -89,11 +90,16 @@ class Launcher:
 
     async def _start(self, ended: asyncio.Future[int]) -> None:
         """Raises ``StartFailed``."""
-        await self._fetch_model()
-        self._report(stage="starting Ray…")
-        self._start_ray(ended)
-        self._listen(ended)  # again: Ray has put a handler of its own in the place of ours, one that leaves its actors behind
-        self._actors.create()
+        trying = asyncio.ensure_future(strength_at_start(self._settings))
+        try:
+            await self._fetch_model()
+            self._report(stage="starting Ray…")
+            self._start_ray(ended)
+            self._listen(ended)  # again: Ray has put a handler of its own in the place of ours, one that leaves its actors behind
+            self._report(stage="trying the reward sandbox…")
+            self._actors.create(await trying)
+        finally:
+            trying.cancel()
         await self._until_ready()
 
     async def _fetch_model(self) -> None:

@@ -30,9 +30,9 @@ RESTORING = "reading the journal…"
 
 
 class ManagerActor:
-    def __init__(self, settings: EngineSettings):
+    def __init__(self, settings: EngineSettings, sandbox: dict[str, Any]):
         process.enter("manager", settings)
-        self._settings = settings
+        self._settings, self._sandbox = settings, sandbox
         trainers = dict.fromkeys(trainer_parts(settings), train_group.LOADING)
         self._readiness = Readiness({PART: RESTORING, rollout_pool.PART: rollout_pool.LOADING, **trainers})
         self._starting = asyncio.get_running_loop().create_task(self._start())
@@ -65,13 +65,14 @@ class ManagerActor:
         return Manager(
             root=settings.engine_dir,
             blobs=BlobStore(settings.blobs_dir),
-            model=model_info(settings, files),
+            model=model_info(settings, files, sandbox=self._sandbox["tier"]),
             tokenizer=files.path / "tokenizer.json",
             policy=shipped(settings.regime, slots=settings.job_slots, kv_budget_bytes=settings.kv_bytes, train_slots=settings.train_groups),
             rollout=RolloutPool(samplers, self._readiness, **deadlines),
             train=TrainPool(trainers),
             clock=SystemClock(),
             epoch=claimed,
+            sandbox=self._sandbox,
         )
 
     def _ranks_of(self, group: int) -> list[Any]:
@@ -89,10 +90,10 @@ class ManagerActor:
         await asyncio.Event().wait()
 
     async def health(self) -> dict[str, Any]:
-        health = self._readiness.health()
+        health, walls = self._readiness.health(), {"sandbox": self._sandbox["tier"]}
         if not health.ok:
-            return {"ok": False, "stage": health.failure or health.stage}
-        return await (await asyncio.shield(self._starting)).health()
+            return {"ok": False, "stage": health.failure or health.stage, **walls}
+        return {**await (await asyncio.shield(self._starting)).health(), **walls}
 
     async def next_health(self, revision: int, wait_seconds: float) -> Health:
         """See ``Readiness.next``."""
@@ -104,7 +105,7 @@ def trainer_parts(settings: EngineSettings) -> list[str]:
     return [train_group.PART if group == 0 else f"{train_group.PART} {group + 1}" for group in range(settings.train_groups)]
 
 
-def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:
+def model_info(settings: EngineSettings, files: registry.BaseModelFiles, *, sandbox: str) -> Any:
     info = registry.model_info(
         files,
         dtype=settings.device_profile().dtype,
@@ -113,5 +114,9 @@ def model_info(settings: EngineSettings, files: registry.BaseModelFiles) -> Any:
         max_rank=settings.max_rank,
         max_context_tokens=settings.max_context_tokens,
     )
-    offered = {"search_endpoints": tuple(sorted(settings.search_endpoints)), "judges": tuple(sorted({*settings.judges, BASE_JUDGE}))}
+    offered = {
+        "reward_sandbox": sandbox,
+        "search_endpoints": tuple(sorted(settings.search_endpoints)),
+        "judges": tuple(sorted({*settings.judges, BASE_JUDGE})),
+    }
     return info.model_copy(update=offered)

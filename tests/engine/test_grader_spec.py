@@ -183,3 +183,20 @@ def test_a_judge_that_the_engine_does_not_offer_is_refused_before_the_job(grader
 
     assert "offers strict" in dict(refused.value.problems)[field]
     check_against(job, MODEL.model_copy(update={"judges": ("mild", "strict")}))
+
+
+@pytest.mark.parametrize(
+    ("grader", "field"),
+    [(good("python"), "grader.type"), (multi("a", a=good("code_exec")), "grader.graders.a.type")],
+)
+def test_code_is_refused_before_the_job_where_no_sandbox_holds(grader, field):
+    blob = {"sha256": "0" * 64, "bytes": 0}
+    dataset, lora = {"version": "1", "train": blob, "train_rows": 64}, {"target_modules": MODEL.target_modules, "rank": 1}
+    spec = {"base_model": MODEL.name, "dataset": dataset, "lora": lora, "rollout": {"max_prompt_tokens": 8, "max_new_tokens": 8}}
+    job = parse_job({**spec, "grader": grader})
+    with pytest.raises(SpecError) as refused:
+        check_against(job, MODEL.model_copy(update={"reward_sandbox": "none"}))
+
+    assert "cannot hold the sandbox" in dict(refused.value.problems)[field]
+    for tier in ("", "plain", "bwrap"):
+        check_against(job, MODEL.model_copy(update={"reward_sandbox": tier}))

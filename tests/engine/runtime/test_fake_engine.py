@@ -47,6 +47,24 @@ def test_the_door_wants_the_secret(engine):
     assert httpx.get(f"{engine.settings.engine_url}/healthz").json()["ok"]
 
 
+def test_the_walls_around_tenants_code_are_known_from_the_start(engine):
+    health = httpx.get(f"{engine.settings.engine_url}/healthz").json()
+    headers = {"Authorization": f"Bearer {engine.settings.secret()}"}
+    status, models = [httpx.get(f"{engine.settings.engine_url}/{what}", headers=headers).json() for what in ("status", "models")]
+
+    assert health["sandbox"] == status["sandbox"]["tier"] == models["models"][0]["reward_sandbox"]
+    assert health["sandbox"] in ("bwrap", "plain")
+    assert "reward sandbox: tier" in (engine.settings.log_dir / "engine-launcher.log").read_text()
+
+
+def test_production_does_not_start_behind_weaker_walls(tmp_path):
+    with (
+        pytest.raises(StartFailed, match="too weak for production"),
+        running_engine(tmp_path, module=MODULE, production=True, reward_sandbox="weak"),
+    ):
+        pass
+
+
 def test_who_hands_on_goes_before_who_calculates(engine):
     niceness = {title: os.getpriority(os.PRIO_PROCESS, *engine.processes(title)) for title in ("ray::Manager", "ray::Http", "ray::Train")}
     assert niceness == {"ray::Manager": 0, "ray::Http": 0, "ray::Train": 15}
