@@ -26,12 +26,19 @@ class SamplerAdapters:
         self._rollout = rollout
         self._control_seconds = control_seconds
         self._loads: dict[str, dict[int, AdapterRef]] = {}  # by job and version: what the sampler was told to load
+        self._ordered: dict[str, dict[int, set[int]]] = {}  # by job and version: every load id that the sampler may answer with
         self._pinned: dict[str, set[int]] = {}  # versions that an evaluation uses or is about to use
 
     def load(self, job: JobHistory, version: int, *, load_id: int) -> AdapterRef:
         """The one load of this version: the first caller's ``load_id`` names it, for the rollout and the evaluation alike."""
         fresh = AdapterRef(tenant=job.tenant, job=job.job, version=version, load_id=load_id)
-        return self._loads.setdefault(job.job, {}).setdefault(version, fresh)
+        adapter = self._loads.setdefault(job.job, {}).setdefault(version, fresh)
+        self._ordered.setdefault(job.job, {}).setdefault(version, set()).add(adapter.load_id)
+        return adapter
+
+    def ordered(self, job: str, version: int) -> frozenset[int]:
+        """The ids of all loads of this version: the sampler may go on with an earlier one that it still holds."""
+        return frozenset(self._ordered.get(job, {}).get(version, ()))
 
     def doubt(self, job: str) -> None:
         """A rollout failed: unless an evaluation uses it, drop the adapter, so that the next attempt loads it anew under a fresh id."""
@@ -68,6 +75,7 @@ class SamplerAdapters:
         """The job is over: once its other tasks have ended, take all of its adapters from the sampler."""
         await asyncio.gather(*after, return_exceptions=True)
         self._pinned.pop(job, None)
+        self._ordered.pop(job, None)
         await self._unload_all(job)
 
     async def clear(self, jobs: list[JobHistory], slots: int) -> None:
@@ -93,6 +101,7 @@ class SamplerAdapters:
         keep = next(iter(needed), None)
         own = self._loads.get(job, {})
         self._loads[job] = {version: adapter for version, adapter in own.items() if version == keep}
+        self._ordered[job] = {version: ids for version, ids in self._ordered.get(job, {}).items() if version == keep}
         await self._control(self._rollout.unload(job, keep_version=keep), f"unloading old adapters of {job}")
 
     async def _drop_all(self, job: str, *, before: asyncio.Task[None] | None) -> None:

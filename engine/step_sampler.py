@@ -103,4 +103,5 @@ class _Rounds:
 
     def _certified(self, request: RolloutRequest, result: RolloutResult) -> dict[str, Any]:
         numbers = {"job": request.adapter.job, "version": request.adapter.version, "attempt": request.attempt}
-        return certify(result.batch, **numbers, spec=request.spec, rows=request.rows)
+        loads = self._parts.adapters.ordered(request.adapter.job, request.adapter.version)
+        return certify(result.batch, **numbers, spec=request.spec, rows=request.rows, loads=loads)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from engine.history import JobHistory
 from engine.ports import PortError, Row
 from engine.spec import JobSpec
-from engine.trajectory import check_on_policy, decode
+from engine.trajectory import StaleBatch, check_on_policy, decode
 
 TRAINER_FIELDS = (
     "loss",
@@ -44,10 +45,13 @@ class TrainTimes:
     committed: float | None = None
 
 
-def certify(batch: bytes, *, job: str, version: int, attempt: int, spec: JobSpec, rows: list[Row]) -> dict[str, Any]:
+def certify(
+    batch: bytes, *, job: str, version: int, attempt: int, spec: JobSpec, rows: list[Row], loads: Collection[int]
+) -> dict[str, Any]:
     """Count what the sampler returned and prove that all of it belongs to this step (invariant I2): "n of n from version v".
 
-    Raises ``StaleBatch`` for anything of another job, version or attempt, and ``PortError`` when a completion is missing or double.
+    ``loads``: ids of the loads of this version's adapter that were ordered. Raises ``StaleBatch`` for anything of another job, version,
+    attempt or load, and ``PortError`` when a completion is missing or double.
     """
     found = decode(batch)
     check_on_policy(found, job=job, version=version, attempt=attempt)
@@ -57,9 +61,11 @@ def certify(batch: bytes, *, job: str, version: int, attempt: int, spec: JobSpec
         raise PortError(
             f"the sampler returned {len(found.trajectories)} completions, {len(samples & wanted)} of the {len(wanted)} asked for"
         )
-    if len(loads := {t.load_id for t in found.trajectories}) != 1:
-        raise PortError(f"the sampler used {len(loads)} loads of the adapter within one batch")
-    return {"completions": len(wanted), "on_policy": len(samples), "version": version, "load_id": loads.pop()}
+    if len(used := {t.load_id for t in found.trajectories}) != 1:
+        raise PortError(f"the sampler used {len(used)} loads of the adapter within one batch")
+    if not used <= set(loads):
+        raise StaleBatch(f"the sampler used load {min(used)} of the adapter, ordered were {sorted(loads)}")
+    return {"completions": len(wanted), "on_policy": len(samples), "version": version, "load_id": used.pop()}
 
 
 def rollout_ready_data(

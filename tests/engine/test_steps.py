@@ -31,7 +31,7 @@ def batch() -> RolloutBatch:
 
 
 def certified(found: RolloutBatch, **changes):
-    return certify(encode(found), **{"job": "job_a", "version": 1, "attempt": 2, "spec": SPEC, "rows": ROWS} | changes)
+    return certify(encode(found), **{"job": "job_a", "version": 1, "attempt": 2, "spec": SPEC, "rows": ROWS, "loads": {5, 7}} | changes)
 
 
 def test_a_whole_batch_is_certified_as_n_of_n():
@@ -62,6 +62,11 @@ def test_a_batch_from_two_loads_is_refused():
     found = batch()
     with pytest.raises(PortError, match="2 loads"):
         certified(replace(found, trajectories=[replace(found.trajectories[0], load_id=8), *found.trajectories[1:]]))
+
+
+def test_a_batch_from_a_load_that_nobody_ordered_is_refused():
+    with pytest.raises(StaleBatch, match=r"used load 7 of the adapter, ordered were \[5, 8\]"):
+        certified(batch(), loads={5, 8})
 
 
 def measured(added_tokens: int = 0, judge_tokens: int = 0, **metrics) -> dict:
