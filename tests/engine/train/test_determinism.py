@@ -15,6 +15,18 @@ SPECS = {
     "b": make_spec(rank=8, alpha=4, targets=LORA_TARGETS, seed=2, train__weight_decay=0.1),
     # The same shape as a, so that both live in the same modules, with another alpha.
     "c": make_spec(rank=2, alpha=32, targets=("q_proj", "v_proj"), seed=3, rollout__temperature=0.7),
+    # Everything that a step can do between two commits.
+    "d": make_spec(
+        rank=2,
+        targets=("q_proj", "v_proj"),
+        seed=4,
+        train__loss="gspo",
+        train__advantage="rloo",
+        train__epochs=2,
+        train__minibatches=2,
+        train__kl_coefficient=0.1,
+        train__schedule="cosine",
+    ),
 }
 
 
@@ -32,7 +44,7 @@ def alone(worker):
     return {job: run(worker, job * STEPS)[job] for job in SPECS}
 
 
-@pytest.mark.parametrize("order", ["abcabcabc", "ccbbaaabc", "acacacbbb"])
+@pytest.mark.parametrize("order", ["abcdabcdabcd", "ccbbddaaabcd", "acadcdacdbbb"])
 def test_interleaved_jobs_end_with_the_bytes_of_each_alone(worker, alone, order):
     assert run(worker, order) == alone
 
@@ -40,7 +52,7 @@ def test_interleaved_jobs_end_with_the_bytes_of_each_alone(worker, alone, order)
 def test_a_new_process_would_write_the_same_bytes(base_dir, one_rank, alone):
     from engine.train.worker import TrainWorker
 
-    assert run(TrainWorker(base_dir), "bca" * STEPS) == alone
+    assert run(TrainWorker(base_dir), "bdca" * STEPS) == alone
 
 
 def test_training_moves_far_from_the_first_version(alone):
@@ -85,4 +97,4 @@ def leak_gradient(monkeypatch) -> None:
 @pytest.mark.parametrize("plant", [leak_moments, leak_gradient])
 def test_a_planted_leak_between_jobs_is_seen(worker, alone, monkeypatch, plant):
     plant(monkeypatch)
-    assert run(worker, "acacacbbb") != alone
+    assert run(worker, "acacacbbbddd") != alone

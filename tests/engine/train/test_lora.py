@@ -80,3 +80,25 @@ def test_shapes_are_forgotten_when_there_are_too_many_and_come_back(base_dir, on
     kept = {name for layer in worker.model.adapters._layers for name in layer.scaling}
     assert len(kept) == SHAPES_KEPT
     assert worker.fresh("a", make_spec(rank=1)) == first
+
+
+def test_switched_off_it_is_the_base_alone_and_back_on_it_learns_as_before(worker, base_dir):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from tests.engine.train.recorded import make_request
+
+    spec = make_spec(targets=LORA_TARGETS)
+    request = make_request("a", spec, worker.fresh("a", spec))
+    trained, base = worker.step(request).snapshot, AutoModelForCausalLM.from_pretrained(base_dir)
+    ids_BT = torch.arange(3, 15).unsqueeze(0)
+    mask_BT = torch.ones_like(ids_BT, dtype=torch.bool)
+    mask_BT[:, 0] = False
+    with torch.no_grad():
+        with worker.model.adapters.off():
+            off_BT, _ = worker.model.scorer(ids_BT, mask_BT, 1.0)
+        on_BT, _ = worker.model.scorer(ids_BT, mask_BT, 1.0)
+        expected_BT = base(ids_BT).logits.log_softmax(-1)[:, :-1].gather(-1, ids_BT[:, 1:, None]).squeeze(-1)
+    torch.testing.assert_close(off_BT[:, 1:], expected_BT, rtol=0, atol=1e-5)
+    assert (on_BT - off_BT).abs().max() > 1e-3
+    assert worker.step(request).snapshot == trained

@@ -31,14 +31,19 @@ def one_rank_of_two(rank: int, base_dir: str, home: str) -> None:
 
 
 def take_steps(worker):
-    """A step of several micro-batches, one with a single micro-batch (a rank has nothing), and one with no signal at all."""
+    """A step of several micro-batches, one with a single micro-batch (a rank has nothing), one with no signal at all, and one of several
+    updates, whose minibatches fall to other ranks than scored them.
+    """
     spec = make_spec(train__micro_batch_tokens=64)
     roomy = make_spec()
+    updates = {"train__loss": "gspo", "train__epochs": 2, "train__minibatches": 2, "train__kl_coefficient": 0.1}
+    several = make_spec(train__micro_batch_tokens=64, **updates)
     start = worker.fresh("a", spec)
     requests = [
         make_request("a", spec, start),
         make_request("a", roomy, start),
         make_request("a", roomy, start, make_batch("a", rewards=[1.0] * 12)),
+        make_request("a", several, start),
     ]
     for request in requests:
         result = worker.step(request)
@@ -64,7 +69,8 @@ def test_two_ranks_compute_the_gradient_of_one(worker, two_ranks):
         assert metrics["grad_norm"] == pytest.approx(result.metrics["grad_norm"], rel=1e-5)
         assert metrics["mismatch_kl"] == pytest.approx(result.metrics["mismatch_kl"], rel=1e-5)
         assert metrics["max_ratio"] == pytest.approx(result.metrics["max_ratio"], rel=1e-5)
-        assert metrics["skipped"] == result.metrics["skipped"]
+        assert metrics["clip_share"] == pytest.approx(result.metrics["clip_share"])
+        assert (metrics["skipped"], metrics["updates"]) == (result.metrics["skipped"], result.metrics["updates"])
 
 
 def test_all_ranks_agree_and_only_the_first_returns_the_snapshot(two_ranks):

@@ -50,11 +50,26 @@ def test_metrics_count_what_was_trained_and_certify_the_version(worker):
     assert metrics["certificate"] | {"completions": 12, "on_policy": 12, "version": 0} == metrics["certificate"]
 
 
-@pytest.mark.parametrize("budget_tokens", [64, 100, 150])
-def test_the_gradient_of_a_batch_is_that_of_its_chunks(worker, budget_tokens):
+EVERY_PART = {"train__kl_coefficient": 0.2, "train__kl_estimator": "k1", "train__importance_level": "sequence"}
+
+
+@pytest.mark.parametrize(
+    ("budget_tokens", "train"),
+    [
+        (64, {}),
+        (100, {}),
+        (150, {}),
+        (64, {"train__loss": "dr_grpo"}),
+        (64, {"train__loss": "dapo"}),
+        (64, {"train__loss": "cispo"}),
+        (64, {"train__loss": "gspo", **EVERY_PART}),
+        (64, {"train__loss": "gspo", "train__epochs": 2, "train__minibatches": 2, **EVERY_PART}),
+    ],
+)
+def test_the_gradient_of_a_batch_is_that_of_its_chunks(worker, budget_tokens, train):
     import torch
 
-    whole, chunked = make_spec(), make_spec(train__micro_batch_tokens=budget_tokens)
+    whole, chunked = make_spec(**train), make_spec(train__micro_batch_tokens=budget_tokens, **train)
     start = worker.fresh("a", whole)
     one = gradient_of(worker, make_request("a", whole, start))
     many = gradient_of(worker, make_request("a", chunked, start))
@@ -84,6 +99,88 @@ def test_the_gradient_is_clipped_to_the_asked_norm(worker):
     request = make_request("a", spec, worker.fresh("a", spec))
     assert float(gradient_of(worker, request).norm()) == pytest.approx(0.01, rel=1e-3)
     assert worker.step(request).metrics["grad_norm"] > 0.02
+
+
+def test_several_updates_count_as_one_step_and_train_each_token_once_per_epoch(worker):
+    spec = make_spec(train__epochs=2, train__minibatches=3)
+    batch = make_batch("a")
+    result = worker.step(make_request("a", spec, worker.fresh("a", spec), batch))
+    assert record(result.snapshot) | {"version": 1, "updates": 6} == record(result.snapshot)
+    assert result.metrics["updates"] == 6
+    assert result.metrics["tokens"] == {"trained": 2 * sum(len(t.completion_ids) for t in batch.trajectories)}
+
+
+def test_entropy_and_mismatch_are_those_of_the_sampled_version_whatever_the_updates_did(worker):
+    one, many = make_spec(), make_spec(train__epochs=3, train__minibatches=3, train__learning_rate=0.1)
+    start = worker.fresh("a", one)
+    found = [worker.step(make_request("a", spec, start)).metrics for spec in (one, many)]
+    for figure in ("entropy", "mismatch_kl", "max_ratio"):
+        assert found[1][figure] == pytest.approx(found[0][figure], rel=1e-5)
+    assert (found[0]["clip_share"], found[1]["clip_share"] > 0.1) == (0.0, True)
+
+
+def test_other_seeds_and_versions_deal_other_minibatches_and_a_repeated_step_the_same(worker):
+    snapshots = {}
+    for seed in (0, 1):
+        spec = make_spec(seed=seed, train__minibatches=3)
+        start = worker.fresh("a", make_spec()) | {"trainer.json": json.dumps({"version": 0, "seed": seed}).encode()}
+        request = make_request("a", spec, start)
+        snapshots[seed] = worker.step(request).snapshot[ADAPTER]
+        assert worker.step(request).snapshot[ADAPTER] == snapshots[seed]
+    assert snapshots[0] != snapshots[1]
+
+
+def test_the_schedule_decides_the_rate_of_the_step(worker):
+    spec = make_spec(train__schedule="cosine", train__steps=4, train__warmup_steps=1, train__learning_rate=0.02)
+    snapshot, rates = worker.fresh("a", spec), []
+    for version in range(4):
+        result = worker.step(make_request("a", spec, snapshot, version=version))
+        snapshot = result.snapshot
+        rates.append(result.metrics["learning_rate"])
+    assert rates == pytest.approx([0.01, 0.02, 0.015, 0.005])
+
+
+def test_truncated_completions_are_compared_but_not_learned_from(worker):
+    import msgspec
+
+    spec, masking = make_spec(), make_spec(train__mask_truncated=True)
+    start, batch = worker.fresh("a", spec), make_batch("a")
+    cut = [msgspec.structs.replace(t, finish_reason="length") if t.sample == 0 else t for t in batch.trajectories]
+    batch = msgspec.structs.replace(batch, trajectories=cut)
+    everyone, rest = (worker.step(make_request("a", s, start, batch)).metrics["tokens"]["trained"] for s in (spec, masking))
+    assert everyone - rest == sum(len(t.completion_ids) for t in cut if t.sample == 0)
+    everything = msgspec.structs.replace(batch, trajectories=[msgspec.structs.replace(t, finish_reason="length") for t in cut])
+    assert worker.step(make_request("a", masking, start, everything)).metrics["skipped"] == "no_signal"
+
+
+def test_masked_completions_do_not_count_in_the_mean_of_the_loss(worker):
+    import msgspec
+
+    from engine.train.batch import open_batch
+
+    spec = make_spec(train__mask_truncated=True)
+    batch = make_batch("a", rewards=[1.0, 0.0, None, 0.0, *[1.0] * 8])
+    cut = msgspec.structs.replace(batch.trajectories[0], finish_reason="length")
+    opened = open_batch(make_request("a", spec, {}, msgspec.structs.replace(batch, trajectories=[cut, *batch.trajectories[1:]])))
+    assert opened.training == (1, 3)
+    assert opened.counted == (1, 3, *range(4, 12))
+    assert opened.totals(spec, parts=2).completions == 5.0
+
+
+def test_length_is_a_matter_of_the_reward_where_the_job_says_so(worker):
+    import msgspec
+
+    lengths, batch = [2, 4, 6, 8] * 3, make_batch("a", rewards=[1.0] * 12)
+    sized = [
+        msgspec.structs.replace(t, completion_ids=[5] * n, logprobs=[-4.0] * n) for t, n in zip(batch.trajectories, lengths, strict=True)
+    ]
+    batch = msgspec.structs.replace(batch, trajectories=sized)
+    plain, shaped = (make_spec(rollout__max_new_tokens=8, **more) for more in ({}, {"train__overlong_buffer_tokens": 4}))
+    start = worker.fresh("a", plain)
+    assert worker.step(make_request("a", plain, start, batch)).metrics["skipped"] == "no_signal"
+    metrics = worker.step(make_request("a", shaped, start, batch)).metrics
+    assert metrics["skipped"] is None
+    assert metrics["overlong_penalty"] == pytest.approx(-(0 + 0 + 0.5 + 1) / 4)
 
 
 @pytest.mark.parametrize("changes", [{"version": 1}, {"job": "b"}, {"attempt": 2}])
@@ -142,6 +239,24 @@ def test_a_nonfinite_gradient_is_skipped_recorded_and_forgotten(worker):
     healed = worker.step(make_request("a", spec, poisoned.snapshot, version=1))
     assert healed.metrics["skipped"] is None
     assert record(healed.snapshot) | {"nonfinite_steps": 1, "nonfinite_in_row": 0} == record(healed.snapshot)
+
+
+def test_a_step_whose_last_update_is_not_finite_leaves_nothing_of_the_first_ones(worker, monkeypatch):
+    from engine.train import step
+
+    spec, real = make_spec(train__epochs=3), step.adamw_update
+    start = worker.fresh("a", spec)
+
+    def breaking_at_the_second(values_P, gradient_P, moments, **knobs):
+        real(values_P, gradient_P, moments, **knobs)
+        if moments.updates == 2:
+            values_P.fill_(math.inf)
+
+    monkeypatch.setattr(step, "adamw_update", breaking_at_the_second)
+    result = worker.step(make_request("a", spec, start))
+    assert (result.metrics["skipped"], result.metrics["updates"], result.metrics["grad_norm"]) == ("nonfinite", 0, None)
+    assert (result.snapshot[ADAPTER], result.snapshot[OPTIMIZER]) == (start[ADAPTER], start[OPTIMIZER])
+    assert record(result.snapshot)["updates"] == 0
 
 
 def test_nonfinite_steps_in_a_row_fail_the_job_with_advice_and_leave_others_alone(worker):
