@@ -102,6 +102,9 @@ def _cpu(rollout_cores: tuple[int, ...], kv_gib: float, dense_lora: bool) -> Dev
             "dtype": "float32",
             "enforce_eager": True,
             "kv_cache_memory_bytes": int(kv_gib * 2**30),
+            # The smallest that its attention takes, and as fast as its 128: a short completion does not hold a long one's cache, and a
+            # group's shared prompt is found again from 32 tokens on.
+            "block_size": 32,
             "scheduler_cls": "engine.rollout.vllm_scheduler.CountedScheduler",
             "worker_cls": f"engine.rollout.vllm_dense_lora.{'DenseLoraWorker' if dense_lora else 'PinnedWorker'}",
             # The worker inside the engine core: one process and one hand-over per step less (start 15 → 8 s, 20–40 % more tokens/s).

@@ -71,6 +71,8 @@ ROWS = {
     "rows without an adapter": [-1, 2, -1, 5, 2, -1],
     "one adapter and rows without": [2, -1, 2],
     "no adapter at all": [-1, -1, -1],
+    "one job's prompts beside others' tokens": [*[4] * 120, 1, 6, 2, 6],
+    "prompts beside tokens and rows without an adapter": [-1, *[4] * 120, 1, -1, 6],
 }
 
 
@@ -127,7 +129,8 @@ def test_adapters_may_come_and_go_from_step_to_step():
     from engine.rollout.vllm_dense_lora import DensePunica
 
     layer, made = Layer(torch.float32), wrapper(DensePunica, [0])
-    for slots in ([0, 1], [1], [1, -1], [-1], [2, 3, 4, 5], [5], [0, 5], [7]):
+    prompts = [2] * 150
+    for slots in ([0, 1], [1], [1, -1], [-1], [2, 3, 4, 5], [*prompts, 3, 4], [5], [0, 5], [7]):
         y, x = inputs(len(slots), torch.float32)
         tell(made, slots)
         torch.testing.assert_close(layer.by(made, y, x).double(), layer.by_loop(y, x, slots), atol=1e-4, rtol=1e-4)
@@ -194,6 +197,20 @@ def test_a_new_adapter_costs_the_writing_of_its_own_place_only(stacks, slots, id
     layer.a[0][3] = 1.0
     made.refresh(layer.a, layer.b, slots, ids)
     assert written == expected
+
+
+def test_stacks_are_as_wide_as_the_widest_adapter_in_them():
+    import torch
+
+    from engine.rollout.vllm_dense_lora import Stacks
+
+    layer, made = Layer(torch.float32), Stacks()
+    for narrow, rank in ((0, 1), (1, 2), (2, 0)):
+        for a in layer.a:
+            a[narrow, 0, rank:] = 0.0
+    for slots, rank in (((0,), 1), ((0, 1), 2), ((0, 2), 2), ((0, 3), RANK), ((0, 1), RANK), ((2,), 1)):
+        made.refresh(layer.a, layer.b, slots, tuple(range(SLOTS)))
+        assert made.a_SHR.shape == (len(slots), WIDTH, len(SLICES) * rank)
 
 
 @pytest.mark.asyncio(loop_scope="session")
