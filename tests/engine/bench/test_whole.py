@@ -18,10 +18,10 @@ from tests.engine.engines import running_engine
 FAKES = "tests.engine.runtime.fake_engine"
 
 
-def bench(settings: EngineSettings, figures: Path, *arguments: str) -> dict[str, Any]:
+def bench(settings: EngineSettings, figures: Path, *arguments: str, seconds: float = 600) -> dict[str, Any]:
     environment = {**os.environ, **variables(settings)}
     command = [sys.executable, "-m", "engine.bench", *arguments, "--json", str(figures)]
-    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr
     return json.loads(figures.read_text())
 
@@ -58,3 +58,27 @@ def test_a_run_is_held_against_its_own_work_replayed(tmp_path):
 
     assert found["_meta"]["bound"]["binding"] == "longest job"
     assert 0.3 < found["marlaas"]["bound_ratio"] < 1.05
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(400)
+def test_losses_lift_the_held_out_accuracy_and_no_learning_rate_does_not(tmp_path):
+    with running_engine(tmp_path / "state", kv_gib=0.5) as engine:
+        options = ["learning", "--losses", "grpo,cispo", "--seeds", "1", "--steps", "12"]
+        found = bench(engine.settings, tmp_path / "figures.json", *options)
+
+    assert found["_meta"]["holds"]
+    assert found["control"]["lift_points"]["by_seed"] == [0.0]  # greedy on the same weights: the same answers
+    assert max(found[name]["mismatch_kl"] for name in ("grpo", "cispo", "control")) < 1e-5
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_every_loss_lifts_the_held_out_accuracy_on_five_seeds(tmp_path):
+    with running_engine(tmp_path / "state", kv_gib=1.0, job_slots=8) as engine:
+        found = bench(engine.settings, tmp_path / "figures.json", "learning", "--seeds", "5", seconds=3500)
+        several = ["learning", "--seeds", "1", "--steps", "15", "--epochs", "2", "--minibatches", "2", "--no-control"]
+        more = bench(engine.settings, tmp_path / "more.json", *several)
+
+    assert found["_meta"]["holds"]
+    assert more["_meta"]["holds"]
