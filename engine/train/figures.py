@@ -65,7 +65,7 @@ class TokenFigures:
     def add_update(self, found: Objective, mask_BT: Tensor) -> None:
         """Count what one micro-batch of one optimizer update did."""
         masks = (mask_BT, found.clipped_low_BT, found.clipped_high_BT, found.capped_BT)
-        sums = torch.stack([found.loss.detach().double(), *(mask.sum().double() for mask in masks)]).tolist()
+        sums = torch.stack([found.loss.detach().float(), *(mask.sum().float() for mask in masks)]).tolist()
         for name, value in zip(("loss", "updated", "clipped_low", "clipped_high", "capped"), sums, strict=True):
             setattr(self, name, getattr(self, name) + value)
 

@@ -39,3 +39,28 @@ def test_equal_distributions_have_no_mismatch():
 
 def test_a_micro_batch_without_sampled_tokens_adds_nothing():
     assert figures_of([-1.0], [-5.0], [False]).tokens == 0
+
+
+def test_the_distance_to_the_base_is_k3_over_sampled_tokens():
+    import torch
+
+    from engine.train.figures import TokenFigures
+
+    figures, mask_BT = TokenFigures(), torch.tensor([[True, False]])
+    policy_BT, base_BT = torch.tensor([[-1.0, -7.0]]), torch.tensor([[-1.5, 0.0]])
+    figures.add(logprobs_BT=policy_BT, sampler_logprobs_BT=policy_BT, entropy_BT=policy_BT, mask_BT=mask_BT, base_logprobs_BT=base_BT)
+    assert figures.base_kl == pytest.approx(math.exp(-0.5) - 1 + 0.5)
+
+
+def test_updates_add_up_what_they_clipped_and_capped():
+    import torch
+
+    from engine.train.figures import TokenFigures
+    from engine.train.objective import Objective
+
+    low_BT, high_BT, capped_BT = (torch.tensor([row]) for row in ([True, False, False], [False, True, False], [True, True, False]))
+    found = Objective(loss=torch.tensor(0.5), clipped_low_BT=low_BT, clipped_high_BT=high_BT, capped_BT=capped_BT)
+    figures = TokenFigures()
+    for _ in range(2):
+        figures.add_update(found, torch.tensor([[True, True, False]]))
+    assert (figures.loss, figures.updated, figures.clipped_low, figures.clipped_high, figures.capped) == (1.0, 4, 2, 2, 4)
