@@ -1,7 +1,8 @@
-"""Rewards: a named grader in the engine's schema. Immutable: a job pins what it was started with."""
+"""Rewards: a named grader in the engine's schema. Immutable: a job pins what it was started with. And what the Lab keeps of its trials."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,9 @@ from tenants.ids import new_id
 from tenants.models import Tenant, User
 
 reward_id = partial(new_id, "rw")
+sheet_id = partial(new_id, "rd")
+run_id = partial(new_id, "lr")
+SILENT_FOR = timedelta(seconds=20)
 
 
 class Reward(models.Model):
@@ -43,3 +47,94 @@ class Reward(models.Model):
     @property
     def summary(self) -> str:
         return kinds.summary(self.grader)
+
+
+class Sheet(models.Model):
+    """What somebody has typed in the Lab, field by field, so that a reload loses nothing.
+
+    Without a ``reward`` it is the draft of one; else what its creator tries that reward on.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="sheets")
+    public_id = models.CharField(max_length=32, unique=True, default=sheet_id, editable=False)
+    reward = models.ForeignKey(Reward, models.CASCADE, null=True, blank=True, related_name="sheets")
+    fields = models.JSONField(default=dict)
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "id"], name="sheet_tenant_id"),
+            models.UniqueConstraint(fields=["reward", "created_by"], name="sheet_once"),
+        )
+        ordering = ("-changed_at",)
+
+    def __str__(self) -> str:
+        return str(self.fields.get("name") or "").strip()[:100] or "Untitled draft"
+
+
+class LabRun(models.Model):
+    """One trial of a grader. ``grader``, ``on`` and ``repeats`` are what was asked; each case's answer is a ``LabCase``.
+
+    ``done`` counts the cases that are graded, without a gap from the first on. Who grades proves by it that nobody else has gone on.
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        SUCCEEDED = "succeeded"
+        STOPPED = "stopped"
+        FAILED = "failed"
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="lab_runs")
+    public_id = models.CharField(max_length=32, unique=True, default=run_id, editable=False)
+    reward = models.ForeignKey(Reward, models.CASCADE, null=True, blank=True, related_name="lab_runs")
+    sheet = models.ForeignKey(Sheet, models.CASCADE, null=True, blank=True, related_name="lab_runs")
+    grader = models.JSONField()
+    on = models.JSONField(help_text="What it runs on: texts, rows of a dataset, or the adversarial corpus.")
+    repeats = models.PositiveSmallIntegerField(default=1)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    note = models.CharField(max_length=500, blank=True)
+    total = models.PositiveIntegerField(default=0)
+    done = models.PositiveIntegerField(default=0)
+    failures = models.PositiveSmallIntegerField(default=0, help_text="How often the engine did not answer.")
+    printed = models.TextField(blank=True, help_text="What a Python reward printed lately.")
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    beat_at = models.DateTimeField(default=timezone.now)
+    busy_until = models.DateTimeField(null=True, blank=True, help_text="Until when a worker is taken up by it.")
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["tenant", "id"], name="labrun_tenant_id"),)
+        indexes = (models.Index(fields=["state", "busy_until"], name="labrun_at_work"),)
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.on['type']} at {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == self.State.RUNNING
+
+    def is_silent(self, now: datetime) -> bool:
+        """Whoever was to go on with it has not been heard of: a task was lost or a worker died."""
+        at_work = self.busy_until is not None and self.busy_until > now
+        return self.is_open and not at_work and self.beat_at < now - SILENT_FOR
+
+
+class LabCase(models.Model):
+    """One case of a run: ``case`` is what was graded (text, item, and where it comes from), ``result`` what came of it, None before."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="+")
+    run = models.ForeignKey(LabRun, models.CASCADE, related_name="cases")
+    number = models.PositiveIntegerField()
+    case = models.JSONField()
+    result = models.JSONField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["run", "number"], name="labcase_once"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="labcase_tenant_id"),
+        )
+        ordering = ("run", "number")
