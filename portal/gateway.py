@@ -61,6 +61,16 @@ class Gateway:
     def estimate(self, spec: dict[str, Any]) -> dict[str, Any]:
         return self._call("POST", "/estimate", json=spec, timeout=CONNECT_SECONDS)
 
+    def probe(self, probe: str, order: dict[str, Any]) -> dict[str, Any]:
+        """Begin a probe: {"state", "done", "total", "error", "result"}; the same again answers how far it is."""
+        return self._call("POST", "/probes", json={"probe": probe, **order})
+
+    def probe_state(self, probe: str) -> dict[str, Any]:
+        return self._call("GET", f"/probes/{probe}")
+
+    def cancel_probe(self, probe: str) -> dict[str, Any]:
+        return self._call("POST", f"/probes/{probe}/cancel")
+
     def rollouts(self, job: str, version: int, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job}/rollouts", params={"version": version, "offset": offset, "limit": limit})
 

@@ -6,10 +6,12 @@ from rest_framework.routers import SimpleRouter
 
 from portal.api import errors, views
 from portal.datasets.api import Datasets
+from portal.rewards.probe_api import Probes
 
 router = SimpleRouter()
 router.register("datasets", Datasets, basename="dataset")
 router.register("rewards", views.Rewards, basename="reward")
+router.register("probes", Probes, basename="probe")
 router.register("jobs", views.Jobs, basename="job")
 
 v1 = [

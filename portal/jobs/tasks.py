@@ -8,6 +8,7 @@ from django.utils import timezone
 from portal.celery import app
 from portal.jobs import delivery
 from portal.jobs.models import Job
+from portal.rewards import probes
 
 
 @app.task(name="portal.jobs.tasks.deliver", ignore_result=True)
@@ -19,6 +20,7 @@ def deliver(job_pk: int) -> None:
 def sweep() -> None:
     """Send again what got lost: the broker may forget a task, a worker may die with one, the engine may be down for hours."""
     delivery.sweep(timezone.now())
+    probes.sweep(timezone.now())
 
 
 def deliver_on_commit(job: Job) -> None:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from engine.grader_spec import shown
 from portal.rewards import kinds
+from portal.rewards.probe_models import Probe  # noqa: F401
 from tenants.ids import new_id
 from tenants.models import Tenant, User
 

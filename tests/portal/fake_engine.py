@@ -25,6 +25,7 @@ import httpx
 
 from engine.spec import ModelInfo, SpecError, check_against, kv_bytes, parse_job, parse_submission
 from tests.portal import fake_script
+from tests.portal.fake_probes import FakeProbes
 
 TINY = ModelInfo(
     name="tiny-math",
@@ -54,6 +55,7 @@ class FakeEngine:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.objections: list[dict[str, str]] = []
         self.calls: list[tuple[str, str]] = []
+        self.probes = FakeProbes()
         self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
 
@@ -143,6 +145,15 @@ class FakeEngine:
         answer = {"kv_bytes": needed, "budget_bytes": budget, "runs_alone": needed > budget, "problems": self.objections}
         return httpx.Response(200, json=answer)
 
+    def _probe(self, request: httpx.Request) -> httpx.Response:
+        return self.probes.begin(request)
+
+    def _probe_state(self, request: httpx.Request, probe: str) -> httpx.Response:
+        return self.probes.look(request, probe)
+
+    def _probe_cancel(self, request: httpx.Request, probe: str) -> httpx.Response:
+        return self.probes.cancel(request, probe)
+
     def _adapter(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
         head = max((e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "step"), default=0)
         wanted = head if version == "latest" else int(version)
@@ -177,6 +188,9 @@ _ROUTES = (
     ("GET", r"/models/(.+)/tokenizer", "_tokenizer"),
     ("GET", "/status", "_status"),
     ("POST", "/estimate", "_estimate"),
+    ("POST", "/probes", "_probe"),
+    ("GET", r"/probes/([^/]+)", "_probe_state"),
+    ("POST", r"/probes/([^/]+)/cancel", "_probe_cancel"),
 )
 
 

@@ -16,7 +16,8 @@ from portal.datasets.models import Dataset, Upload
 from portal.jobs.actions import create_job
 from portal.jobs.models import Job
 from portal.rewards.actions import create_reward
-from portal.rewards.models import Reward
+from portal.rewards.models import Probe, Reward
+from portal.rewards.probes import start_probe
 from tenants import tokens
 from tenants.actions import create_tenant
 from tenants.models import Membership, Role, Tenant, User
@@ -59,6 +60,11 @@ class World:
     def reward(self, user: User | None = None) -> Reward:
         user = user or self.alice
         return create_reward(user.tenants.get(), user, "exact", {"type": "string_check"})
+
+    def probe(self, user: User | None = None, **changes: Any) -> Probe:
+        user = user or self.alice
+        asked = {"dataset": self.dataset(user).public_id, "base_model": "tiny-math", "rows": 8, **changes}
+        return start_probe(user.tenants.get(), user, self.reward(user), asked, datetime.now(UTC))
 
     def order(self, user: User | None = None, **changes: Any) -> dict[str, Any]:
         """A request for a job that the door takes."""

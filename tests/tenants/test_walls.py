@@ -57,6 +57,8 @@ def test_every_key_between_tenants_tables_has_its_wall(db: None) -> None:
         ("jobs_jobsubmission", "job_id"),
         ("jobs_jobcommand", "job_id"),
         ("jobs_jobevent", "job_id"),
+        ("rewards_probe", "dataset_id"),
+        ("rewards_probe", "reward_id"),
     }
 
 
