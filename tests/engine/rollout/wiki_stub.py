@@ -1,4 +1,4 @@
-"""A MediaWiki endpoint on a socket of its own that answers well, fails, or never answers."""
+"""A MediaWiki endpoint on a socket of its own that answers well, late, with a failure, or never."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ BODY = json.dumps({"query": {"search": [{"title": "Moss", "snippet": "grows on s
 
 
 @asynccontextmanager
-async def wiki_stub(mode: str) -> AsyncIterator[str]:
-    """The URL of its api.php. ``mode``: "well", "failing" (503) or "silent"."""
+async def wiki_stub(mode: str, *, hold: asyncio.Event | None = None, waiting: list[str] | None = None) -> AsyncIterator[str]:
+    """The URL of its api.php. ``mode``: "well", "failing" (503) or "silent". Nothing is answered before ``hold`` is set; what is asked
+    is added to ``waiting``.
+    """
     open_connections, over = set[asyncio.Task](), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         open_connections.add(asyncio.current_task())
-        await reader.readuntil(b"\r\n\r\n")
+        asked = await reader.readuntil(b"\r\n\r\n")
+        if waiting is not None:
+            waiting.append(asked.split(b"\r\n")[0].decode())
+        if hold is not None:
+            await hold.wait()
         if mode == "silent":
             await over.wait()
         status, body = (b"200 OK", BODY) if mode == "well" else (b"503 Unavailable", b"")
