@@ -18,12 +18,14 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 
 from engine.rewards import addresses, schemas, templates
 from engine.rewards.formula import FUNCTIONS, Formula, FormulaError
+from engine.sealed import is_sealed
 from engine.strict import SpecError, Strict, dotted
 
 MAX_SOURCE_BYTES = 256_000
 MAX_GRADER_BYTES = 600_000
 MAX_GRADER_DEPTH = 60
 MAX_GRADERS = 16
+MAX_SECRET, MAX_SEALED = 200, 500
 # Rewards beyond this are a slip: they would drown every other signal in float arithmetic.
 MAX_REWARD = 1e6
 
@@ -175,7 +177,7 @@ class HttpGrader(GraderBase):
     type: Literal["http"]
     name: Name = "http"
     url: Annotated[str, Field(min_length=1)]
-    signing_secret: Annotated[str, Field(min_length=16, max_length=200, repr=False)]
+    signing_secret: Annotated[str, Field(min_length=16, max_length=MAX_SEALED, repr=False)]
     range: Range = UNIT
     seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
 
@@ -191,6 +193,8 @@ class HttpGrader(GraderBase):
     def _printable(cls, value: str) -> str:
         if not value.isascii() or not value.isprintable():
             raise ValueError("may hold printable ASCII characters only")
+        if len(value) > MAX_SECRET and not is_sealed(value):
+            raise ValueError(f"should have at most {MAX_SECRET} characters")
         return value
 
     @property

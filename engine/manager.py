@@ -29,6 +29,8 @@ from engine.durable import CrashAt, no_crash
 from engine.epoch import Epoch, claim
 from engine.errors import Conflict, Invalid, NotFound
 from engine.event_log import EventLog
+from engine.events import Event
+from engine.grader_spec import shown
 from engine.history import JobHistory
 from engine.journal import Journal
 from engine.kv_samples import KvSamples
@@ -340,7 +342,7 @@ class Manager:
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,
-            "events": [event.model_dump(mode="json") for event in events],
+            "events": [_shown(event) for event in events],
             "last": events[-1].offset if events else after,
         }
 
@@ -382,6 +384,16 @@ class Manager:
 
     async def cancel_probe(self, probe: str) -> dict[str, Any]:
         return await self._probes.cancel(probe)
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    """As it leaves the engine: a secret of a grader stays in the journal."""
+    told = event.model_dump(mode="json")
+    if event.kind == "accepted":
+        spec = event.data["submission"]["spec"]
+        submission = {**event.data["submission"], "spec": {**spec, "grader": shown(spec["grader"])}}
+        told["data"] = {**told["data"], "submission": submission}
+    return told
 
 
 def _with_changes(policy: Policy, changes: dict[str, Any]) -> Policy:

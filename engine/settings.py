@@ -203,6 +203,7 @@ class EngineSettings(BaseSettings):
         if owner != os.getuid():  # a squatted directory under /tmp would see our sockets
             raise SettingsError(f"{PREFIX}RUNTIME: {self.runtime_dir} belongs to user {owner}; set it to a directory of your own")
         self.runtime_dir.chmod(0o700)
+        self.engine_dir.chmod(0o700)  # the journal holds tenants' specs, those of earlier releases with secrets as they were typed
 
 
 def _file_secret(path: Path) -> str:

@@ -29,16 +29,23 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 
 
 async def ask(
-    outbound: Outbound, grader: HttpGrader, sample: Sample, item: Mapping[str, Any], *, owner: str, now: Callable[[], float]
+    outbound: Outbound,
+    grader: HttpGrader,
+    sample: Sample,
+    item: Mapping[str, Any],
+    *,
+    owner: str,
+    now: Callable[[], float],
+    secret: str,
 ) -> GradeResult:
-    """``now``: seconds since 1970. Raises ``GradingFailed``."""
+    """``now``: seconds since 1970; ``secret``: the grader's, opened. Raises ``GradingFailed``."""
     body = json.dumps({"grader": grader.name, "sample": sample.as_dict(), "item": dict(item)}).encode()
     if len(body) > MAX_REQUEST_BYTES:
         raise GradingFailed(HTTP, f"row and completion are larger than {MAX_REQUEST_BYTES} bytes")
     timestamp = str(int(now()))
     headers = {
         "MARLaaS-Timestamp": timestamp,
-        "MARLaaS-Signature": signature(grader.signing_secret, timestamp, body),
+        "MARLaaS-Signature": signature(secret, timestamp, body),
         "Idempotency-Key": hashlib.sha256(body).hexdigest()[:32],
     }
     try:

@@ -20,6 +20,7 @@ from engine.rewards.children import ChildPool
 from engine.rewards.formula import Formula, FormulaError
 from engine.rewards.graders import (
     FORMULA,
+    HTTP,
     RIGHT,
     UNAVAILABLE,
     WRONG,
@@ -34,6 +35,7 @@ from engine.rewards.numbers import plain_verdict
 from engine.rewards.outbound import Outbound
 from engine.rewards.sample import NotJson, Sample, parse_json
 from engine.rewards.sandbox import Output
+from engine.sealed import CannotOpen, Sealer
 
 # Beyond this a text holds no more of an answer, and the parser's time grows with the length.
 _MAX_MATH_CHARACTERS = 4_000
@@ -51,6 +53,7 @@ class _Case:
 
 class GraderPool:
     """``judges``: by the name that a tenant's grader calls them. Without a ``sandbox``, code is invalid, as is a judge that is unknown.
+    ``sealer``: opens the secrets that requests are signed with.
 
     ``math_processes`` comparisons run at once; processes start with the first job that needs them, or with ``start``.
     """
@@ -65,12 +68,13 @@ class GraderPool:
         sandbox: sandboxed.SandboxPort | None = None,
         judges: Mapping[str, judge.Judge] | None = None,
         outbound: Outbound | None = None,
+        sealer: Sealer | None = None,
         now: Callable[[], float] = time.time,
     ):
         self._math = ChildPool("math", size=math_processes, seconds=math_seconds)
         self._text = ChildPool("text", size=text_processes, seconds=text_seconds, memory_bytes=2**30)
         self._sandbox, self._judges, self._now = sandbox, dict(judges or {}), now
-        self._outbound = outbound
+        self._outbound, self._sealer = outbound, sealer or Sealer(bearer="")
         self._ways: dict[type, Callable[[Any, _Case], Awaitable[GradeResult]]] = {
             spec.StringCheckGrader: self._in_place,
             spec.NumericGrader: self._in_place,
@@ -165,7 +169,8 @@ class GraderPool:
 
     async def _by_endpoint(self, grader: spec.HttpGrader, case: _Case) -> GradeResult:
         self._outbound = self._outbound or Outbound()
-        return await endpoint.ask(self._outbound, grader, case.sample, case.item, owner=case.owner, now=self._now)
+        secret = self._secret(grader, case.owner)
+        return await endpoint.ask(self._outbound, grader, case.sample, case.item, owner=case.owner, now=self._now, secret=secret)
 
     async def _by_score(self, grader: spec.ScoreModelGrader, case: _Case) -> GradeResult:
         return await judge.score(self._judge(grader.model), grader, case.sample, case.item, owner=case.owner)
@@ -193,6 +198,12 @@ class GraderPool:
         except FormulaError as error:
             raise GradingFailed(FORMULA, f"calculate_output {error}", judge_tokens=tokens) from None
         return GradeResult(reward=reward, components=components, judge_tokens=tokens)
+
+    def _secret(self, grader: spec.HttpGrader, owner: str) -> str:
+        try:
+            return self._sealer.open(grader.signing_secret, tenant=owner.partition("/")[0])
+        except CannotOpen as error:
+            raise GradingFailed(HTTP, f"the signing secret {error}; make the reward again with a new one") from None
 
     def _sandboxed(self) -> sandboxed.SandboxPort:
         if self._sandbox is None:

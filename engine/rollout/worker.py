@@ -26,6 +26,7 @@ from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT
 from engine.rollout.summary import eval_data, rollout_summary
 from engine.rollout.tools_python import Programs
 from engine.rollout.tools_search import Searches
+from engine.sealed import Sealer
 from engine.trajectory import RolloutBatch, encode
 
 T = TypeVar("T")
@@ -41,7 +42,8 @@ FEWEST_SEQUENCES, MOST_SEQUENCES = 256, 1024
 
 def _grading(settings: Any, sandbox: Sandbox, base: BaseJudge) -> GraderPool:
     """Starts nothing: the sandbox and the grading processes come up with the first job that needs them."""
-    return GraderPool(sandbox=sandbox, judges={**listed(settings.judges, settings.judge_keys.get_secret_value()), BASE_JUDGE: base})
+    judges = {**listed(settings.judges, settings.judge_keys.get_secret_value()), BASE_JUDGE: base}
+    return GraderPool(sandbox=sandbox, judges=judges, sealer=Sealer(bearer=settings.secret()))
 
 
 def sequences_at_once(vocabulary: int) -> int:

@@ -17,6 +17,7 @@ from engine.rewards.lab import Lab
 from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
 from engine.runtime import names, process
+from engine.sealed import Sealer
 from engine.service import create_app
 from engine.settings import EngineSettings
 
@@ -79,6 +80,7 @@ def lab_grading(settings: EngineSettings) -> GraderPool:
     return GraderPool(
         sandbox=Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=workers, spares=1)),
         judges=listed(settings.judges, settings.judge_keys.get_secret_value()),
+        sealer=Sealer(bearer=settings.secret()),
     )
 
 

@@ -9,6 +9,7 @@ from engine.spec import SpecError
 from portal.errors import Invalid
 from portal.names import clean_name
 from portal.rewards.models import Reward
+from portal.rewards.secrets import sealed
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -17,7 +18,7 @@ def create_reward(tenant: Tenant, user: User, name: str, grader: Any) -> Reward:
     """Store ``grader`` in the engine's own schema. Raises ``Invalid`` naming each bad field, ``Forbidden`` for viewers."""
     require(tenant, user, Role.MEMBER)
     name, problems = clean_name(name)
-    parsed = checked_grader(grader, problems)
+    parsed = sealed(tenant.public_id, checked_grader(grader, problems), problems)
     if problems:
         raise Invalid(problems)
     return Reward.objects.create(tenant=tenant, name=name, grader=parsed, created_by=user)

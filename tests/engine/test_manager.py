@@ -562,3 +562,15 @@ async def test_the_status_says_when_each_job_goes_on_and_ends(tmp_path):
     assert 0 <= running["next_seconds"] <= running["eta_seconds"] <= waiting["eta_seconds"]
     assert world.events("job_b", "waiting")[0].data["eta_seconds"] is not None
     await world.manager.stop()
+
+
+async def test_an_accepted_jobs_secret_stays_in_the_journal(world):
+    submission = world.submission()
+    http = {"type": "http", "url": "https://grader.example.com/", "signing_secret": "s3cret-" * 4}
+    submission["spec"]["grader"] = {"type": "multi", "graders": {"a": http}, "calculate_output": "a"}
+    await world.manager.submit("a", submission)
+    told = (await world.seen("a", "accepted"))["data"]["submission"]["spec"]["grader"]
+
+    assert "s3cret" not in str(await world.manager.events(0, 0, 100))
+    assert told["graders"]["a"]["url"] == "https://grader.example.com/"
+    assert "s3cret" in str(world.events("a", "accepted"))

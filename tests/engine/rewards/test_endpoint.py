@@ -10,9 +10,11 @@ from engine.grader_spec import HttpGrader
 from engine.rewards.graders import GradeResult
 from engine.rewards.outbound import Outbound
 from engine.rewards.pool import GraderPool
+from engine.sealed import Sealer
 from tests.engine.rewards.servers import Names, Server, http
 
 SECRET = "an honest secret of some length"
+SEALER = Sealer(bearer="shared with the portal")
 NOW = 1_800_000_000.7
 
 
@@ -22,12 +24,12 @@ def grader(port: int, **changes) -> HttpGrader:
     return HttpGrader(**values).model_copy(update={"url": f"http://grader.example.com:{port}/grade"})
 
 
-async def ask(server: Server, **changes) -> GradeResult:
+async def ask(server: Server, *, owner: str = "ten_a/job_1", **changes) -> GradeResult:
     outbound = Outbound(resolve=Names(["127.0.0.1"]), allowed=lambda address: address == "127.0.0.1")
-    pool = GraderPool(outbound=outbound, now=lambda: NOW)
+    pool = GraderPool(outbound=outbound, now=lambda: NOW, sealer=SEALER)
     async with server.running():
         try:
-            return await pool.grade(grader(server.port, **changes), '{"x": 1}', {"answer": "42"}, row=7)
+            return await pool.grade(grader(server.port, **changes), '{"x": 1}', {"answer": "42"}, owner=owner, row=7)
         finally:
             await pool.close()
 
@@ -91,3 +93,21 @@ async def test_a_silent_endpoint_is_invalid():
     result = await ask(Server(answers=lambda _: None), seconds=0.1)
 
     assert (result.kind, "within 0.1 s" in result.invalid) == ("http", True)
+
+
+async def test_a_sealed_secret_signs_as_the_secret_itself():
+    server = Server(answers=lambda _: http(b'{"reward": 0.5}'))
+    sealed = SEALER.seal(SECRET, tenant="ten_a")
+    result = await ask(server, signing_secret=sealed)
+    (asked,) = server.asked
+    signed = hmac.new(SECRET.encode(), b"1800000000." + asked.body, hashlib.sha256).hexdigest()
+
+    assert (result.reward, asked.headers["marlaas-signature"]) == (0.5, f"v1={signed}")
+
+
+async def test_a_secret_that_was_sealed_for_another_tenant_signs_nothing():
+    server = Server(answers=lambda _: http(b'{"reward": 0.5}'))
+    result = await ask(server, owner="ten_b/job_1", signing_secret=SEALER.seal(SECRET, tenant="ten_a"))
+
+    assert (result.reward, result.kind, server.asked) == (None, "http", [])
+    assert "make the reward again with a new one" in result.invalid
