@@ -26,7 +26,8 @@ FEWEST_ANSWER_TOKENS = 8
 class BaseJudge:
     """Implements ``rewards.judge.Judge``. ``context_tokens``: the longest that prompt and answer may be together.
 
-    The answer is held to the schema as it is sampled, so even a model that would not think of JSON gives a verdict.
+    The answer is held to the schema as it is sampled, so even a model that would not think of JSON gives a verdict. Where the tokenizer
+    does not allow that (a word-level one, as tiny-math's), an answer in another shape is no verdict.
     """
 
     def __init__(self, *, sampler: Sampler, tokens: Tokens, context_tokens: int, seconds: float = 300.0):

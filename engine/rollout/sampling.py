@@ -21,7 +21,8 @@ PROBE_PRIORITY = 20
 class SampleParams:
     """``temperature`` 0 is greedy. The same seed, prompt and adapter give the same tokens. ``stop``: the token with which one of these
     strings is whole is the last one (it may hold more than the string's end). ``json_schema``: what the text must be an instance of, as
-    JSON; then, as with ``top_p`` below 1, log-probabilities are not the model's own: for judges only.
+    JSON, where the tokenizer allows it; then, as with ``top_p`` below 1, log-probabilities are not the model's own: for judges only, and
+    looked at only where the base model is sampled.
     """
 
     max_new_tokens: int

@@ -29,13 +29,14 @@ from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.lora.request import LoRARequest
 from vllm.outputs import RequestOutput
-from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from engine.device import DeviceProfile
 from engine.ports import AdapterRef, LoadRefused, PortError, SamplerDied, Snapshot
 from engine.rollout import vllm_adapters as adapters
+from engine.rollout import vllm_schemas
 from engine.rollout.counters import Counters
 from engine.rollout.sampling import ROLLOUT_PRIORITY, Sampled, SampleParams
 from engine.spec import LORA_TARGETS
@@ -93,6 +94,7 @@ class VllmSampler:
         self._tolerance = PROBE_TOLERANCE[config.profile.dtype]
         self._base_probe: dict[int, float] = {}
         self._proven_names: set[tuple[str, ...]] = set()
+        self._holds_schemas: bool | None = None
         self.died = asyncio.Event()
 
     @classmethod
@@ -205,8 +207,10 @@ class VllmSampler:
 
     async def sample(self, adapter: AdapterRef, prompt_ids: list[int], params: SampleParams) -> Sampled:
         if adapter.base:
-            salt = f"base/{adapter.tenant}"
-            return _sampled(await self._generate(prompt_ids, _sampling_params(params), None, params.priority, salt=salt))
+            wanted, salt = _sampling_params(params), f"base/{adapter.tenant}"
+            if params.json_schema is not None and await self._schemas_hold():
+                wanted.structured_outputs = vllm_schemas.held_to(params.json_schema)
+            return _sampled(await self._generate(prompt_ids, wanted, None, params.priority, salt=salt))
         loaded = self._loaded.get((adapter.tenant, adapter.job, adapter.version))
         if loaded is None:
             raise PortError(f"{adapter.name} is not loaded")
@@ -218,6 +222,11 @@ class VllmSampler:
             if loaded.unwanted:
                 await self._drop_if_idle(loaded)
         return _sampled(output)
+
+    async def _schemas_hold(self) -> bool:
+        if self._holds_schemas is None:
+            self._holds_schemas = await asyncio.to_thread(vllm_schemas.can_hold, self._engine.get_tokenizer(), self._config.vocabulary)
+        return self._holds_schemas
 
     async def _generate(
         self, prompt_ids: list[int], params: SamplingParams, loaded: _Loaded | None, priority: int, *, salt: str = "base"
@@ -288,7 +297,7 @@ def engine_args(config: SamplerConfig, counters_path: Path) -> dict[str, Any]:
         "logprobs_mode": "processed_logprobs",
         "enable_prefix_caching": True,
         "scheduling_policy": "priority",
-        "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
+        "structured_outputs_config": vllm_schemas.ENGINE_ARGUMENT,
         "disable_log_stats": True,
         "additional_config": {"marlaas_counters": str(counters_path)},
         "scheduler_cls": "engine.rollout.vllm_scheduler.CountedAsyncScheduler",
@@ -322,8 +331,6 @@ def _sampling_params(params: SampleParams) -> SamplingParams:
     seeded = copy(_unseeded(params.max_new_tokens, params.temperature, params.ignore_eos, params.stop))
     if params.temperature:
         seeded.seed, seeded.top_p = params.seed, params.top_p
-    if params.json_schema is not None:
-        seeded.structured_outputs = StructuredOutputsParams(json=params.json_schema)
     return seeded
 
 
