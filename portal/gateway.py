@@ -74,6 +74,12 @@ class Gateway:
     def rollouts(self, job: str, version: int, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job}/rollouts", params={"version": version, "offset": offset, "limit": limit})
 
+    def evaluation(
+        self, job: str, version: str, *, against: int = 0, change: str = "", offset: int = 0, limit: int = 100
+    ) -> dict[str, Any]:
+        params = {"against": against, "offset": offset, "limit": limit, **({"change": change} if change else {})}
+        return self._call("GET", f"/jobs/{job}/evaluations/{version}", params=params)
+
     @contextmanager
     def adapter(self, job: str, version: str) -> Iterator[httpx.Response]:
         """A streaming response; read it with ``iter_bytes``."""

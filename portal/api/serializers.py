@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from engine.grader_spec import shown
-from engine.spec import EvalSpec, LoraSpec, RolloutSpec, TrainSpec
+from engine.spec import DoctorSpec, EvalSpec, LoraSpec, RolloutSpec, TrainSpec, WarmStart
 from portal.datasets.models import Dataset
 from portal.jobs.models import Job
 from portal.rewards.models import Reward
@@ -85,6 +85,55 @@ class EventsOut(serializers.Serializer):
     last = serializers.IntegerField(help_text="Ask for what comes after this number next.")
 
 
+class ComparisonOut(serializers.Serializer):
+    against = serializers.IntegerField()
+    rows = serializers.IntegerField()
+    before = serializers.FloatField()
+    after = serializers.FloatField()
+    difference = serializers.FloatField()
+    low = serializers.FloatField(allow_null=True, help_text="The 95 % interval's lower end.")
+    high = serializers.FloatField(allow_null=True)
+    wins = serializers.IntegerField()
+    losses = serializers.IntegerField()
+    ties = serializers.IntegerField()
+    invalid = serializers.IntegerField()
+    unit_range = serializers.BooleanField(help_text="Every reward lay in 0–1.")
+    verdict = serializers.CharField()
+
+
+class EvalOut(serializers.Serializer):
+    version = serializers.IntegerField()
+    rows = serializers.IntegerField()
+    reward_mean = serializers.FloatField(allow_null=True)
+    invalid = serializers.IntegerField()
+    temperature = serializers.FloatField()
+    comparison = ComparisonOut(allow_null=True, help_text="With version 0, row by row; null for version 0 itself.")
+    at = serializers.DateTimeField()
+
+
+class EvaluationOut(serializers.Serializer):
+    best = serializers.IntegerField(allow_null=True, help_text="The version with the highest held-out reward.")
+    evaluations = EvalOut(many=True)
+
+
+class FindingOut(serializers.Serializer):
+    code = serializers.CharField()
+    title = serializers.CharField()
+    chart = serializers.CharField()
+    first_step = serializers.IntegerField()
+    last_step = serializers.IntegerField()
+    evidence = serializers.CharField()
+    numbers = serializers.DictField(child=serializers.FloatField())
+    advice = serializers.CharField()
+    at = serializers.DateTimeField()
+    over_at = serializers.DateTimeField(required=False)
+
+
+class DoctorOut(serializers.Serializer):
+    standing = FindingOut(many=True)
+    over = FindingOut(many=True)
+
+
 class TokenOut(serializers.Serializer):
     id = serializers.CharField()
     name = serializers.CharField()
@@ -123,7 +172,7 @@ class ErrorOut(serializers.Serializer):
 
 def job_request_schema() -> dict[str, Any]:
     """JSON schema of POST /jobs, made of the engine's own models."""
-    parts = {"rollout": RolloutSpec, "lora": LoraSpec, "train": TrainSpec, "eval": EvalSpec}
+    parts = {"rollout": RolloutSpec, "lora": LoraSpec, "train": TrainSpec, "eval": EvalSpec, "doctor": DoctorSpec, "warm_start": WarmStart}
     properties: dict[str, Any] = {
         "name": {"type": "string", "maxLength": 100},
         "dataset": {"type": "string", "description": "A dataset's id (ds_…)."},
@@ -140,4 +189,5 @@ def job_request_schema() -> dict[str, Any]:
         },
         "seed": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     }
+    properties["warm_start"]["required"] = ["job"]  # no version: the latest
     return {"type": "object", "additionalProperties": False, "required": ["dataset", "reward", "base_model"], "properties": properties}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -15,10 +15,12 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from portal import gateway
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
 from portal.jobs import actions as job_actions
 from portal.jobs import catalog
+from portal.jobs import evaluation as evaluations
 from portal.jobs.downloads import adapter_response
 from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job
@@ -61,6 +63,10 @@ class Rewards(TenantViews):
 
 _KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key and body give the same job.")
 _AFTER = OpenApiParameter("after", int, description="Events with a number above this one.")
+_AGAINST = OpenApiParameter("against", int, description="Another evaluated version; 0 unless said.")
+_CHANGE = OpenApiParameter("change", str, enum=evaluations.CHANGES, description="Only rows of which this became.")
+_OFFSET = OpenApiParameter("offset", int)
+_ROWS = OpenApiParameter("limit", int, description="At most 1000 rows.")
 _LIMIT = OpenApiParameter("limit", int, description=f"At most {MAX_EVENTS}.")
 
 
@@ -108,6 +114,33 @@ class Jobs(TenantViews):
     def adapter(self, request: Request, public_id: str, version: str) -> HttpResponse:
         """A PEFT directory as a zip archive."""
         return adapter_response(request._request, self.get_object(), version)
+
+    @documented(shapes.EvaluationOut, MISSING)
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def evaluation(self, request: Request, public_id: str) -> Response:
+        """Did it get better: every evaluation, and the best version."""
+        return Response(evaluations.summary(self.get_object()))
+
+    @documented(OpenApiTypes.OBJECT, {**MISSING, 503: shapes.ErrorOut}, parameters=[_AGAINST, _CHANGE, _OFFSET, _ROWS])
+    @action(detail=True, methods=["get"], pagination_class=None, url_path=r"evaluations/(?P<version>latest|[0-9]{1,7})")
+    def evaluated_rows(self, request: Request, public_id: str, version: str) -> Response:
+        """What a version made of each held-out row, beside what another (0 unless said) made of it."""
+        job = self.get_object()
+        change = request.query_params.get("change", "")
+        if change and change not in evaluations.CHANGES:
+            raise exceptions.ValidationError({"change": [f"choose among {', '.join(evaluations.CHANGES)}"]})
+        numbers = {name: _number(request, name, default) for name, default in (("against", 0), ("offset", 0), ("limit", 100))}
+        numbers["limit"] = min(max(1, numbers["limit"]), 1000)
+        try:
+            return Response(evaluations.rows(job, version, change=change, **numbers))
+        except gateway.EngineRefused as refused:
+            raise Http404(str(refused)) from refused
+
+    @documented(shapes.DoctorOut, MISSING)
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def doctor(self, request: Request, public_id: str) -> Response:
+        """What the doctor found in the job's history."""
+        return Response(evaluations.findings(self.get_object()))
 
     def _command(self, request: Request, act: Any) -> Response:
         job = self.get_object()

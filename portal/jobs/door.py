@@ -15,7 +15,7 @@ from engine.spec import JobSpec, SpecError, Submission, check_against, parse_job
 from portal import gateway
 from portal.datasets.models import Dataset
 from portal.errors import Invalid
-from portal.jobs import catalog, corpus
+from portal.jobs import catalog, corpus, warm_start
 from portal.names import clean_name
 from portal.rewards import templates
 from portal.rewards.models import Reward
@@ -49,7 +49,10 @@ def check(tenant: Tenant, raw: Any, now: datetime) -> Order:
     reward = _owned(tenant.rewards, raw, "reward", problems)
     name, faults = clean_name(raw.get("name"), default=f"{reward} on {dataset}"[:100])
     problems += faults
-    spec = _spec(corpus.with_blob(tenant, raw, problems), dataset, reward, problems, now)
+    asked = warm_start.resolved(tenant, corpus.with_blob(tenant, raw, problems), problems)
+    spec = _spec(asked, dataset, reward, problems, now)
+    if spec is not None:
+        problems += warm_start.problems_of(tenant, spec)
     if dataset and reward:
         problems += templates.problems(reward.grader, dataset.columns)
     if problems:

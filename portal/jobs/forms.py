@@ -9,7 +9,7 @@ from django import forms
 from django.forms.boundfield import BoundField
 
 from engine.spec import ModelInfo
-from portal.jobs import environments
+from portal.jobs import environments, warm_start
 from portal.jobs.fields import field_of
 from portal.jobs.knobs import SECTIONS, knobs
 from tenants.models import Tenant
@@ -31,13 +31,19 @@ class JobForm(forms.Form):
         self.fields["base_model"].choices = [(model.name, model.name) for model in models]
         for knob in self.knobs:
             self.fields[knob.path] = field_of(knob)
+        self.fields["doctor.pause_on"].choices = [(code, code.replace("_", " ")) for code, _ in self.fields["doctor.pause_on"].choices]
         self.fields |= environments.fields(tenant, models)
+        self.fields |= _origin_fields()
+        self.fields["warm_start.job"].choices = warm_start.choices(tenant, self["warm_start.job"].value() or "")
 
     def basic(self) -> list[BoundField]:
         return [self[knob.path] for knob in self.knobs if knob.basic]
 
     def advanced(self) -> list[BoundField]:
         return [self[knob.path] for knob in self.knobs if not knob.basic]
+
+    def origin(self) -> list[BoundField]:
+        return [self["warm_start.job"], self["warm_start.version"]]
 
     def tools(self) -> list[BoundField]:
         """The fields of a tool loop, in reading order."""
@@ -50,11 +56,11 @@ class JobForm(forms.Form):
         """What was typed as the nested request that ``create_job`` takes; an empty field is left out, so that the spec's default holds."""
         nested: dict[str, Any] = {section: {} for section in SECTIONS}
         for path, value in self.cleaned_data.items():
-            if value in (None, "", []) or path.startswith(environments.SECTION):
+            if value in (None, "", []) or path.startswith((environments.SECTION, warm_start.SECTION)):
                 continue
             section, _, name = path.rpartition(".")
             (nested[section] if section else nested)[name] = value
-        return {**nested, **environments.raw(self.cleaned_data)}
+        return {**nested, **environments.raw(self.cleaned_data), **_origin(self.cleaned_data)}
 
     def refuse(self, problems: Sequence[tuple[str, str]]) -> None:
         """Put each of the door's problems beside the field that it is about."""
@@ -73,7 +79,24 @@ class JobForm(forms.Form):
 def initial(spec: dict[str, Any], tenant: Tenant) -> dict[str, Any]:
     """A form's starting values from the spec of a job of ``tenant``'s."""
     values = {"base_model": spec["base_model"], **environments.initial(spec.get("environment", {}), tenant)}
+    values |= {f"{warm_start.SECTION}.{name}": value for name, value in (spec.get(warm_start.SECTION) or {}).items()}
     for knob in knobs():
         section, _, name = knob.path.rpartition(".")
         values[knob.path] = (spec.get(section, {}) if section else spec).get(name, knob.default)
     return values
+
+
+def _origin_fields() -> dict[str, forms.Field]:
+    job = "A job of yours with the same base model and adapter. Its weights are taken over, its optimizer is not."
+    numbers = forms.NumberInput(attrs={"min": 0, "step": 1, "inputmode": "numeric"})
+    return {
+        "warm_start.job": forms.ChoiceField(label="Begin with", required=False, help_text=job),
+        "warm_start.version": forms.IntegerField(label="Its version", required=False, help_text="Left empty, the latest.", widget=numbers),
+    }
+
+
+def _origin(cleaned: dict[str, Any]) -> dict[str, Any]:
+    if not (job := cleaned.get("warm_start.job")):
+        return {}
+    version = cleaned.get("warm_start.version")
+    return {warm_start.SECTION: {"job": job, **({} if version is None else {"version": version})}}

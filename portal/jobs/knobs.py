@@ -9,7 +9,7 @@ from typing import Any
 from engine.spec import LORA_TARGETS, JobSpec
 
 KINDS = ("integer", "number", "string", "boolean", "choices")
-SECTIONS = ("rollout", "train", "lora", "eval")
+SECTIONS = ("rollout", "train", "lora", "eval", "doctor")
 # Shown at once; all others are folded away.
 BASIC = (
     "train.steps",
@@ -82,6 +82,12 @@ _WORDS = {
     "eval.max_rows": ("Evaluation rows", "At most so many held-out rows per evaluation."),
     "eval.temperature": ("Evaluation temperature", "0 takes the likeliest token each time."),
     "rollout.ignore_eos": ("Always sample to the limit", "The end token ends nothing. For benchmarks only."),
+    "rollout.max_resamples": (
+        "Resampling rounds",
+        "Groups whose completions all scored alike give way to the next prompts, at most so often a step. All that is sampled is paid for.",
+    ),
+    "rollout.max_silent_steps": ("Silent steps allowed", "So many steps without any signal in a row pause the job. 0: never."),
+    "doctor.pause_on": ("Pause when the doctor finds", "The step that is running commits first; you decide whether it goes on."),
     "seed": ("Seed", "The order of prompts and all sampling follow from it."),
 }
 

@@ -164,6 +164,8 @@ def _reason(view: View, state: str, fact: Fact) -> str:
         return f"Stopping: {fact.data.get('reason') or 'on request'}"
     if fact.kind in ("rollout_lost", "train_lost"):
         return f"Repeating a step: {fact.data.get('reason') or 'it was lost'}"
-    if fact.kind in ("admitted", "step", "resumed", "paused"):
+    if fact.kind == "paused":
+        return str(fact.data.get("reason") or "")
+    if fact.kind in ("admitted", "step", "resumed"):
         return ""
     return view.state_reason

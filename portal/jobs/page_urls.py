@@ -13,5 +13,6 @@ urlpatterns = [
     path("<str:public_id>/cancel/", views.cancel, name="cancel"),
     path("<str:public_id>/pause/", views.pause, name="pause"),
     path("<str:public_id>/resume/", views.resume, name="resume"),
+    path("<str:public_id>/evaluation/<str:version>/", views.evaluation, name="evaluation"),
     path("<str:public_id>/adapter/<str:version>/", views.adapter, name="adapter"),
 ]

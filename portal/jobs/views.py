@@ -15,7 +15,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from portal import gateway
 from portal.errors import Invalid
-from portal.jobs import actions, catalog, environments, forms, presets
+from portal.jobs import actions, catalog, environments, forms, presets, warm_start
+from portal.jobs import evaluation as evaluations
 from portal.jobs.downloads import adapter_response
 from portal.jobs.listing import rows
 from portal.jobs.live import MAX_EVENTS, events_after
@@ -24,6 +25,8 @@ from portal.pages.access import tenant_page, wants_json
 from tenants.models import Tenant
 
 JOBS_PER_PAGE = 25
+EVAL_ROWS_PER_PAGE = 25
+CHANGE_WORDS = {"win": "Won", "loss": "Lost", "tie": "Same", "invalid": "Not graded"}
 _FILTERS = {"open": OPEN_STATES, "ended": (State.SUCCEEDED, State.FAILED, State.CANCELLED)}
 
 
@@ -62,7 +65,36 @@ def new(request: HttpRequest) -> HttpResponse:
 @tenant_page
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     job = _job(request, public_id)
-    return render(request, "jobs/detail.html", {"job": job, "run": _run(job), "spec": job.spec, "completions": _completions(job.spec)})
+    origin = warm_start.origin(request.tenant, job.spec)
+    context = {"job": job, "run": _run(job), "spec": job.spec, "completions": _completions(job.spec), "origin": origin}
+    return render(request, "jobs/detail.html", context)
+
+
+@never_cache
+@require_safe
+@tenant_page
+def evaluation(request: HttpRequest, public_id: str, version: str) -> HttpResponse:
+    """What became of each held-out row since version 0."""
+    job = _job(request, public_id)
+    if version != "latest" and not (version.isascii() and version.isdigit() and len(version) <= 7):
+        raise Http404
+    change = request.GET.get("show") if request.GET.get("show") in evaluations.CHANGES else ""
+    number = int(page) if (page := request.GET.get("page", "")).isascii() and page.isdigit() and len(page) <= 6 else 1
+    number = max(1, number)
+    context: dict[str, Any] = {"job": job, "version": version, "show": change, "summary": evaluations.summary(job)}
+    try:
+        found = evaluations.rows(job, version, change=change, offset=(number - 1) * EVAL_ROWS_PER_PAGE, limit=EVAL_ROWS_PER_PAGE)
+    except gateway.EngineDown:
+        return render(request, "jobs/evaluation.html", {**context, "away": True}, status=503)
+    except gateway.EngineRefused as error:
+        if error.status != 404:
+            raise
+        return render(request, "jobs/evaluation.html", {**context, "missing": True}, status=404)
+    pages = -(-found["total"] // EVAL_ROWS_PER_PAGE)
+    for row in found["rows"]:
+        row |= {"sides": (row["before"], row["after"]), "word": CHANGE_WORDS[row["change"]]}
+    context |= {"found": found, "number": number, "pages": pages, "previous": number - 1, "next": number + 1}
+    return render(request, "jobs/evaluation.html", context)
 
 
 @never_cache
@@ -149,12 +181,17 @@ def _command(request: HttpRequest, public_id: str, act: Any, done: str) -> HttpR
 
 
 def _initial(tenant: Tenant, query: Any) -> dict[str, Any]:
-    """``?from=job_…`` copies one of the tenant's jobs, ``?dataset=`` and ``?reward=`` choose, ``?preset=`` fills in."""
+    """``?from=job_…`` copies one of the tenant's jobs, with ``&version=`` the new one begins where that one had come to; ``?dataset=`` and
+    ``?reward=`` choose, ``?preset=`` fills in.
+    """
     chosen = {key: query[key] for key in ("dataset", "reward") if key in query}
     if "from" not in query:
         return {**presets.find(query.get("preset")).values, **chosen}
     job = get_object_or_404(tenant.jobs.select_related("dataset", "reward"), public_id=query["from"])
-    copied = {"name": f"{job.name} (copy)"[:100], "dataset": job.dataset.public_id, "reward": job.reward.public_id}
+    copied = {"name": f"{job.name} (copy)"[:90], "dataset": job.dataset.public_id, "reward": job.reward.public_id}
+    version = query.get("version", "")
+    if version.isascii() and version.isdigit() and len(version) <= 7:
+        copied |= {"name": f"{job.name[:80]} from v{version}", "warm_start.job": job.public_id, "warm_start.version": version}
     return {**forms.initial(job.spec, tenant), **copied, **chosen}
 
 
@@ -168,6 +205,9 @@ def _run(job: Job) -> dict[str, Any]:
         "events_url": reverse("jobs:events", args=[job.public_id]),
         "socket_path": f"/ws/jobs/{job.public_id}/",
         "adapter_url": reverse("jobs:adapter", args=[job.public_id, "0"]),
+        "evaluation_url": reverse("jobs:evaluation", args=[job.public_id, "0"]),
+        "continue_url": f"{reverse('jobs:new')}?from={job.public_id}&version=",
+        "eval_rows": min(job.dataset.eval_rows or 0, job.spec["eval"]["max_rows"]),
     }
 
 

@@ -112,6 +112,8 @@ const SMALL = [
   { name: "signal", text: percent, share: true, lines: [["right", "--phase-env", (step) => step.rollout.groups_all_right / step.rollout.groups], ["wrong", "--chart-bad", (step) => step.rollout.groups_all_wrong / step.rollout.groups]] },
   { name: "entropy", text: (x) => number(x), lines: [["", "--chart-line", (step) => step.entropy]] },
   { name: "mismatch", text: tiny, lines: [["", "--chart-line", (step) => step.mismatch_kl]] },
+  { name: "clip", text: percent, share: true, lines: [["", "--chart-line", (step) => step.clip_share]] },
+  { name: "kl", text: tiny, lines: [["", "--chart-line", (step) => step.base_kl ?? null]] },
   { name: "gradient", text: (x) => number(x), lines: [["", "--chart-line", (step) => step.grad_norm]] },
 ];
 

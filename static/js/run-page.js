@@ -2,6 +2,8 @@
 import { confirmed } from "./confirm.js";
 import { $, write } from "./dom.js";
 import { drawCharts, makeCharts } from "./run-charts.js";
+import { showFindings } from "./run-doctor.js";
+import { showEvaluation } from "./run-evaluation.js";
 import { follow } from "./run-socket.js";
 import { absorb, initial, overrule } from "./run-state.js";
 import { Tables } from "./run-tables.js";
@@ -10,7 +12,7 @@ import { showHead } from "./run-view.js";
 const page = JSON.parse($("#run-data").textContent);
 const title = document.title;
 const charts = makeCharts(document);
-const tables = new Tables(page.adapter_url);
+const tables = new Tables(page);
 let state = initial({ steps: page.steps, submittedAt: page.submitted_at, state: page.state });
 let drawing = 0;
 let catchingUp = null;
@@ -19,7 +21,9 @@ let connection = null;
 function draw() {
   drawing = 0;
   showHead(state);
+  showEvaluation(state, page);
   drawCharts(charts, state);
+  showFindings(state.findings);
   tables.show(state);
   document.title = `${state.version}/${state.stepsPlanned} ${title}`;
   if (state.ended) connection?.stop();

@@ -14,6 +14,7 @@ export function initial({ steps, submittedAt = null, state = "submitted" }) {
     steps: [],
     evals: [],
     warnings: [],
+    findings: new Map(),
     log: [],
     request: null,
     ended: null,
@@ -24,7 +25,7 @@ export function initial({ steps, submittedAt = null, state = "submitted" }) {
 export function absorb(state, events) {
   const fresh = events.filter((event) => event.seq > state.seq);
   if (!fresh.length) return { state, gap: false };
-  const draft = { ...state, steps: [...state.steps], evals: [...state.evals], warnings: [...state.warnings], log: [...state.log] };
+  const draft = { ...state, steps: [...state.steps], evals: [...state.evals], warnings: [...state.warnings], findings: new Map(state.findings), log: [...state.log] };
   for (const event of fresh) {
     if (event.seq <= draft.seq) continue;
     if (event.seq !== draft.seq + 1) return { state: draft, gap: true };
@@ -99,6 +100,12 @@ const KINDS = {
   },
   eval(draft, data, at) {
     draft.evals.push({ ...data, at });
+  },
+  finding(draft, data) {
+    draft.findings.set(data.code, data);
+  },
+  finding_over(draft, data) {
+    draft.findings.delete(data.code);
   },
   pause_requested(draft, data, at) {
     draft.request = { kind: "pause", at };

@@ -5,8 +5,9 @@ import { clock, count, duration, length, number, percent, tiny } from "./format.
 const PAGE = 50;
 
 export class Tables {
-  constructor(adapterUrl) {
+  constructor({ adapter_url: adapterUrl, continue_url: continueUrl }) {
     this.adapterUrl = adapterUrl;
+    this.continueUrl = continueUrl;
     this.shown = { steps: PAGE, events: PAGE };
     this.state = null;
     for (const name of ["steps", "events"]) {
@@ -40,7 +41,8 @@ export class Tables {
     const facts = `reward ${number(step.rollout.reward_mean, 2)} · ${clock(step.at)}`;
     const name = el("div", { class: "grow" }, el("div", { class: "strong num" }, `Version ${step.version}`), el("div", { class: "tiny faint num" }, facts));
     const link = el("a", { class: "button button-quiet button-small", href, "aria-label": `Download the adapter of version ${step.version}` }, icon("download"));
-    return el("li", { class: "checkpoint", title: `sha256 ${step.adapter_sha256}` }, name, link);
+    const begin = { class: "button button-quiet button-small", href: `${this.continueUrl}${step.version}`, "aria-label": `Start a job from version ${step.version}`, title: "Start a job from it" };
+    return el("li", { class: "checkpoint", title: `sha256 ${step.adapter_sha256}` }, name, el("a", begin, icon("arrow")), link);
   }
 }
 
@@ -96,7 +98,10 @@ const TEXT = {
   train_started: (d) => `on version ${d.version}, attempt ${d.attempt}`,
   train_lost: (d) => d.reason,
   step: (d) => `version ${d.version} committed, reward ${number(d.rollout?.reward_mean, 2)}`,
-  eval: (d) => `version ${d.version}: held-out reward ${number(d.reward_mean, 2)} on ${d.rows} rows`,
+  eval: (d) => `version ${d.version}: held-out reward ${number(d.reward_mean, 2)} on ${d.rows} rows${d.comparison ? `, ${d.comparison.verdict}` : ""}`,
+  finding: (d) => `${d.title}. ${d.evidence}`,
+  finding_over: (d) => `${d.code.replace(/_/g, " ")} is over`,
+  pause_requested: (d) => d.reason,
   stop_requested: (d) => d.reason,
   warning: (d) => d.message,
   ended: (d) => [d.state, d.reason].filter(Boolean).join(": "),

@@ -167,6 +167,16 @@ class FakeEngine:
         version = int(request.url.params.get("version", 0))
         return httpx.Response(200, json=fake_script.rollouts(job, version, self.jobs[job]["spec"]))
 
+    def _evaluation(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
+        done = [e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "eval"]
+        asked = request.url.params
+        wanted, against = max(done, default=0) if version == "latest" else int(version), int(asked.get("against", 0))
+        if job not in self.jobs or not {wanted, against} <= set(done):
+            return _error(404, f"version {wanted} was not evaluated")
+        found = fake_script.evaluation(job, self.jobs[job]["spec"], wanted, against, asked.get("change", ""))
+        start, limit = int(asked.get("offset", 0)), int(asked.get("limit", 100))
+        return httpx.Response(200, json={**found, "rows": found["rows"][start : start + limit]})
+
     def _burst(self, request: httpx.Request, job: str, count: str) -> httpx.Response:
         """Not of the contract: many events at once, for tests of what stands behind."""
         for number in range(int(count)):
@@ -182,6 +192,7 @@ _ROUTES = (
     ("POST", r"/jobs/([^/]+)/(cancel|pause|resume)", "_command"),
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
+    ("GET", r"/jobs/([^/]+)/evaluations/(latest|\d+)", "_evaluation"),
     ("POST", r"/fake/([^/]+)/burst/(\d+)", "_burst"),
     ("GET", "/events", "_events"),
     ("GET", "/models", "_models"),

@@ -7,7 +7,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from engine.events import EvalData, RolloutSummary, StepData
+from engine.paired import best, change, compare
 
 
 def reward_at(step: int, steps: int, noise: float) -> float:
@@ -36,10 +39,67 @@ def step_events(job: str, spec: dict[str, Any], version: int, start: float) -> I
 
 
 def eval_event(job: str, spec: dict[str, Any], version: int) -> dict[str, Any]:
-    chance = random.Random(f"{job}/eval/{version}")
-    reward = reward_at(version, spec["train"]["steps"], chance.gauss(0, 0.01)) - 0.03
-    data = EvalData(version=version, rows=128, reward_mean=max(0, reward), invalid=0, temperature=0.0, sampled_tokens=900, seconds=0.4)
-    return data.model_dump()
+    rewards = eval_rewards(job, spec, version)
+    steps = spec["train"]["steps"]
+    return EvalData(
+        version=version,
+        rows=len(rewards),
+        reward_mean=sum(rewards.values()) / len(rewards),
+        invalid=0,
+        temperature=0.0,
+        sampled_tokens=900,
+        seconds=0.4,
+        comparison=None if version == 0 else _compared(job, spec, version, 0),
+        best=best({one: sum(eval_rewards(job, spec, one).values()) for one in (0, steps) if one <= version}),
+    ).model_dump()
+
+
+def finding(step: int) -> dict[str, Any]:
+    """What the doctor would say of a job whose completions are cut."""
+    return {
+        **{"code": "truncation", "title": "Many completions are cut off", "chart": "truncated", "first_step": 1, "last_step": step},
+        **{"evidence": f"Steps 1 to {step}: 34 % of the completions reached the limit and were graded unfinished."},
+        **{"numbers": {"share": 0.34}, "advice": "Raise the longest completion, or ask for shorter answers in the prompt."},
+    }
+
+
+def eval_rewards(job: str, spec: dict[str, Any], version: int, rows: int = 128) -> dict[int, float]:
+    """Each row has a difficulty of its own, and is right where the job has come beyond it."""
+    reached = reward_at(version, spec["train"]["steps"], 0) - 0.03
+    luck = random.Random(f"{job}/eval/{version}")
+    return {row: float(random.Random(f"{job}/{row}").random() < reached + luck.gauss(0, 0.1)) for row in range(200, 200 + rows)}
+
+
+def evaluation(job: str, spec: dict[str, Any], version: int, against: int, wanted: str) -> dict[str, Any]:
+    """Every row, of those that ``wanted`` (empty: all) names; for the fake to cut a page of."""
+    before, after = (eval_rewards(job, spec, one) for one in (against, version))
+    rows = [
+        {
+            **{"row": row, "prompt": f"{row}+{row + 1}=", "change": change(before[row], after[row])},
+            **{name: _answer(row, rewards[row]) for name, rewards in (("before", before), ("after", after))},
+        }
+        for row in after
+    ]
+    chosen = [row for row in rows if wanted in ("", row["change"])]
+    return {
+        "version": version,
+        "against": against,
+        "comparison": _compared(job, spec, version, against),
+        "total": len(chosen),
+        "rows": chosen,
+    }
+
+
+def _compared(job: str, spec: dict[str, Any], version: int, against: int) -> dict[str, Any]:
+    before, after = (eval_rewards(job, spec, one) for one in (against, version))
+    found = compare(before, after, np.random.default_rng(version))
+    return {"against": against, **found.as_dict()} if found else {}
+
+
+def _answer(row: int, reward: float) -> dict[str, Any]:
+    text = str(2 * row + 1 if reward else 2 * row)
+    fixed = {"invalid": None, "finish_reason": "stop", "sampled_tokens": 4, "sha256": "0" * 64}
+    return {"row": row, "reward": reward, "text": text, **fixed}
 
 
 def rollouts(job: str, version: int, spec: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,8 @@ class Player:
         for seconds, kind, data in fake_script.step_events(job, spec, version, datetime.now(UTC).timestamp()):
             await asyncio.sleep(seconds / self.speed)
             await self._emit(job, kind, **data)
+        if version == 3:
+            await self._emit(job, "finding", **fake_script.finding(version))
 
     async def _interrupted(self, job: str, version: int) -> bool:
         """Whether the job was cancelled; holds while it is paused."""
