@@ -140,3 +140,47 @@ def test_warnings_of_one_kind_are_shown_once_with_their_number(visit: Callable[.
         }"""
     )
     assert told == [["step 2", 1], ["step 3", 2]]
+
+
+def test_findings_stand_until_they_are_over(visit: Callable[..., Page]) -> None:
+    told = visit("/").evaluate(
+        """async (batches) => {
+          const { absorb, initial } = await import("/static/js/run-state.js");
+          let state = initial({ steps: 10 });
+          return batches.map((batch) => [...(state = absorb(state, batch).state).findings.keys()]);
+        }""",
+        [
+            [ACCEPTED, event(2, "finding", code="truncation"), event(3, "finding", code="plateau")],
+            [event(4, "finding_over", code="truncation")],
+            [event(4, "finding_over", code="truncation")],
+        ],
+    )
+    assert told == [["truncation", "plateau"], ["plateau"], ["plateau"]]
+
+
+COMPARED = {"against": 0, "rows": 96, "wins": 20, "losses": 4, "ties": 72, "verdict": "better by 16.7 points (8.1 to 25.0)"}
+
+
+@pytest.mark.parametrize(
+    ("evals", "rows", "verdict", "best", "last"),
+    [
+        ([], 96, "Not measured yet", None, None),
+        ([], 0, "Nobody can tell", None, None),
+        ([{"version": 0, "rows": 96, "reward_mean": 0.5}], 96, "Begins at 0.500", None, None),
+        (
+            [{"version": 0, "rows": 96, "reward_mean": 0.5}, {"version": 10, "rows": 96, "reward_mean": 0.7, "comparison": COMPARED}],
+            96,
+            "Better by 16.7 points (8.1 to 25.0)",
+            10,
+            10,
+        ),
+        ([{"version": 0, "rows": 9, "reward_mean": 0.7}, {"version": 10, "rows": 9, "reward_mean": 0.7}], 9, "Held-out reward 0.700", 0, None),
+    ],
+)
+def test_the_run_page_says_whether_it_got_better(
+    visit: Callable[..., Page], evals: list[dict], rows: int, verdict: str, best: int | None, last: int | None
+) -> None:
+    told = visit("/").evaluate(
+        """async ([evals, rows]) => (await import("/static/js/run-evaluation.js")).evaluationText({ evals }, rows)""", [evals, rows]
+    )
+    assert (told["verdict"], told["best"], told["last"]) == (verdict, best, last)
