@@ -47,17 +47,23 @@ def start_probe(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datet
 
 def refresh(probe: Probe, now: datetime) -> Probe:
     """Ask the engine how far it is. One that it has forgotten, since it was started anew, begins again."""
-    if not probe.is_open:
-        return probe
+    if probe.is_open:
+        _refreshed(probe, now)
+    return probe
+
+
+def _refreshed(probe: Probe, now: datetime) -> bool:
+    """Whether the engine has answered."""
     try:
         _store(probe, _state_of(probe), now)
     except gateway.EngineDown as error:
         log.info("probe_not_refreshed", probe=probe.public_id, reason=str(error))
         if probe.is_overdue(now):
             _end(probe, now, State.FAILED, reason="the engine did not answer in time; try again")
+        return False
     except gateway.EngineRefused as refused:
         _end(probe, now, State.FAILED, reason=str(refused))
-    return probe
+    return True
 
 
 def cancel_probe(tenant: Tenant, user: User, probe: Probe, now: datetime) -> Probe:
@@ -73,11 +79,11 @@ def cancel_probe(tenant: Tenant, user: User, probe: Probe, now: datetime) -> Pro
     return probe
 
 
-def sweep(now: datetime) -> int:
-    """Take in what nobody looks at, before the engine forgets it. Returns how many are still open."""
+def sweep(now: datetime) -> None:
+    """Take in what nobody looks at, before the engine forgets it; stops at the first sign that the engine is down."""
     for probe in Probe.objects.filter(state__in=OPEN_STATES).order_by("id")[:50]:
-        refresh(probe, now)
-    return Probe.objects.filter(state__in=OPEN_STATES).count()
+        if not _refreshed(probe, now):
+            return
 
 
 def _checked(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datetime) -> Probe:

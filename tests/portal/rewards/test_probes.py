@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from portal.errors import Invalid
 from portal.jobs.tasks import sweep
+from portal.rewards import probes
 from portal.rewards.models import Probe
 from portal.rewards.probes import refresh, start_probe
 from tests.portal.fake_engine import FakeEngine
@@ -161,6 +162,16 @@ def test_what_nobody_looks_at_is_taken_in_by_the_sweeper(world: World) -> None:
         sweep()
 
     assert Probe.objects.get().state == "done"
+
+
+def test_the_sweeper_asks_an_engine_that_is_down_only_once(world: World, engine: FakeEngine) -> None:
+    world.probe()
+    world.probe()
+    engine.down = True
+    before = len(engine.calls)
+    probes.sweep(timezone.now())
+
+    assert len(engine.calls) == before + 1
 
 
 def test_a_failure_is_told_in_the_engines_words(world: World, engine: FakeEngine, alice: Client) -> None:
