@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -51,6 +52,8 @@ class Env(BaseSettings):
     email_url: SecretStr | None = None
     email_from: str = "MARLaaS <marlaas@localhost>"
     max_upload_bytes: int = Field(default=4 * 1024**3, ge=1024)
+    currency: str = Field(default="USD", pattern="^[A-Z]{3}$")
+    starting_credit: Decimal = Field(default=Decimal(1000), ge=0, le=10**9, max_digits=16, decimal_places=6)
     log_json: bool | None = None
 
     @field_validator("state", "runtime")

@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "portal.datasets",
     "portal.rewards",
     "portal.jobs",
+    "portal.billing",
     "portal.pages",
     "unfold",
     "django.contrib.admin",
@@ -107,6 +108,9 @@ CELERY_BEAT_SCHEDULE = {
 ENGINE_URL = ENV.engine_url
 ENGINE_SECRET = ENV.engine_bearer()
 DEFAULT_MODEL = ENV.model
+
+CURRENCY = ENV.currency
+STARTING_CREDIT_MICROS = int(ENV.starting_credit * 1_000_000)  # exact: it has at most six decimal places
 
 # --- who may do what ----------------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "tenants.User"

@@ -1,0 +1,250 @@
+"""Money and what it is counted by. The ledger is the truth: rows are added, never changed; a correction is a row too.
+
+All money is in whole micro-units: 1,000,000 are one unit of the installation's currency. No float comes near it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+
+from portal.jobs.models import Job
+from tenants.models import Tenant
+
+MILLION = 1_000_000
+
+
+class Kind(models.TextChoices):
+    """What was used. Tokens, except storage: megabyte-days."""
+
+    PREFILL = "prefill"
+    CACHED_PREFILL = "cached_prefill", "cached prefill"
+    SAMPLED = "sampled"
+    TRAINED = "trained"
+    JUDGE = "judge"
+    STORAGE = "storage"
+
+
+CREDIT = "credit"
+TOKEN_KINDS = (Kind.PREFILL, Kind.CACHED_PREFILL, Kind.SAMPLED, Kind.TRAINED, Kind.JUDGE)
+
+
+class SourceType(models.TextChoices):
+    """What used it. ``source`` is that thing's public id; an evaluation's is its job's."""
+
+    JOB = "job"
+    EVALUATION = "evaluation"
+    PROBE = "probe"
+    CHAT = "chat"
+    STORAGE = "storage"
+    GRANT = "grant"
+
+
+class AppendOnly(Exception):
+    """Somebody tried to change or delete a row of the ledger or the price list."""
+
+
+class AppendOnlyRows(models.QuerySet):
+    def update(self, **values: Any) -> int:
+        raise AppendOnly("rows of the ledger are never changed; reverse the entry instead")
+
+    def bulk_update(self, *args: Any, **options: Any) -> int:
+        raise AppendOnly("rows of the ledger are never changed; reverse the entry instead")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise AppendOnly("rows of the ledger are never deleted; reverse the entry instead")
+
+
+class AppendOnlyModel(models.Model):
+    objects = AppendOnlyRows.as_manager()
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **options: Any) -> None:
+        if not self._state.adding:
+            raise AppendOnly(f"{self} stands; it is never changed")
+        super().save(*args, **{**options, "force_insert": True})
+
+    def delete(self, *args: Any, **options: Any) -> tuple[int, dict[str, int]]:
+        raise AppendOnly(f"{self} stands; it is never deleted")
+
+
+class Plan(models.Model):
+    """What a tenant may use at most; empty: no limit."""
+
+    key = models.SlugField(max_length=40, unique=True)
+    name = models.CharField(max_length=100)
+    running_jobs = models.PositiveIntegerField(null=True, blank=True, help_text="Jobs that the engine runs at once; others queue.")
+    queued_jobs = models.PositiveIntegerField(null=True, blank=True, help_text="Jobs that may wait besides those.")
+    tokens_per_month = models.PositiveBigIntegerField(null=True, blank=True, help_text="Of all kinds, in a calendar month (UTC).")
+    storage_bytes = models.PositiveBigIntegerField(null=True, blank=True, help_text="Of datasets, as stored.")
+    steps = models.PositiveIntegerField(null=True, blank=True, help_text="Training steps of one job.")
+    rank = models.PositiveIntegerField(null=True, blank=True, help_text="LoRA rank of one job.")
+    context_tokens = models.PositiveIntegerField(null=True, blank=True, help_text="Longest completion with its prompt.")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+QUOTAS = ("running_jobs", "queued_jobs", "tokens_per_month", "storage_bytes", "steps", "rank", "context_tokens")
+
+
+class Account(models.Model):
+    """A tenant's money. ``balance_micros`` is the sum of its entries, kept in the transaction that adds one; ``held_micros`` the sum of
+    its holds. What may be newly held is the difference.
+    """
+
+    tenant = models.OneToOneField(Tenant, models.PROTECT, related_name="account")
+    plan = models.ForeignKey(Plan, models.PROTECT, related_name="+")
+    balance_micros = models.BigIntegerField(default=0)
+    held_micros = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "id"], name="account_tenant_id"),
+            models.CheckConstraint(condition=Q(held_micros__gte=0), name="account_held_not_negative"),
+        )
+
+    def __str__(self) -> str:
+        return f"account of {self.tenant}"
+
+    @property
+    def available_micros(self) -> int:
+        return self.balance_micros - self.held_micros
+
+
+class QuotaOverride(models.Model):
+    """One limit of one tenant that differs from the plan's."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="quota_overrides")
+    quota = models.CharField(max_length=20, choices=[(name, name.replace("_", " ")) for name in QUOTAS])
+    limit = models.PositiveBigIntegerField(null=True, blank=True, help_text="Empty: no limit.")
+    reason = models.CharField(max_length=200)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "quota"], name="quotaoverride_once"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="quotaoverride_tenant_id"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.quota} of {self.tenant}"
+
+
+class Price(AppendOnlyModel):
+    """What a million tokens (or megabyte-days) of a kind cost from a moment on. A new price is a new row; old rows price late events."""
+
+    model = models.CharField(max_length=200, blank=True, help_text="A base model; empty: every model without a price of its own.")
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    micros_per_million = models.PositiveBigIntegerField(help_text="In micro-units: 400000 is 0.40 for a million.")
+    effective_from = models.DateTimeField()
+    set_by = models.CharField(max_length=254)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["model", "kind", "effective_from"], name="price_once"),
+            # One row of the ledger then stays far below the largest bigint.
+            models.CheckConstraint(condition=Q(micros_per_million__lte=10**9), name="price_at_most_1000_a_million"),
+        )
+        ordering = ("model", "kind", "-effective_from")
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.model or 'any model'} from {self.effective_from:%Y-%m-%d %H:%M}"
+
+
+class Entry(AppendOnlyModel):
+    """One row of the ledger. ``amount_micros``: below 0 what the tenant pays, above 0 what it gets.
+
+    The key (tenant, source type, source, step, attempt, kind) makes each effect happen once, whatever is delivered twice.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="entries")
+    at = models.DateTimeField(help_text="When it was used; the price is the one of this moment.")
+    created_at = models.DateTimeField(default=timezone.now)
+    source_type = models.CharField(max_length=12, choices=SourceType.choices)
+    source = models.CharField(max_length=64)
+    step = models.PositiveIntegerField(default=0)
+    attempt = models.PositiveIntegerField(default=0)
+    kind = models.CharField(max_length=20, choices=[*Kind.choices, (CREDIT, "credit")])
+    model = models.CharField(max_length=200, blank=True)
+    quantity = models.PositiveBigIntegerField()
+    price_micros = models.PositiveBigIntegerField(help_text="Per million; 0 with a reason where nothing is charged.")
+    amount_micros = models.BigIntegerField()
+    reason = models.CharField(max_length=300, blank=True)
+    by = models.CharField(max_length=254, blank=True, help_text="Who gave or reversed it; empty: the meter.")
+    reverses = models.OneToOneField("self", models.PROTECT, null=True, related_name="reversal")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "source_type", "source", "step", "attempt", "kind"], condition=Q(reverses=None), name="entry_once"
+            ),
+            models.UniqueConstraint(fields=["tenant", "id"], name="entry_tenant_id"),
+            models.CheckConstraint(condition=Q(quantity__gt=0), name="entry_quantity_positive"),
+            models.CheckConstraint(
+                condition=Q(reverses__isnull=False)
+                | Q(kind=CREDIT, amount_micros=F("quantity"))
+                | (Q(kind__in=Kind.values) & Q(amount_micros=-1 * ((F("quantity") * F("price_micros") + MILLION // 2) / MILLION))),
+                name="entry_amount_is_quantity_times_price",
+            ),
+            models.CheckConstraint(
+                condition=~Q(reason="") | Q(kind__in=Kind.values, reverses=None), name="entry_gift_and_reversal_have_reason"
+            ),
+        )
+        indexes = (
+            models.Index(fields=["tenant", "-id"], name="entry_newest"),
+            models.Index(fields=["tenant", "source", "step"], name="entry_source"),
+        )
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"entry {self.pk}: {self.kind} of {self.source}"
+
+
+class DailyUsage(models.Model):
+    """The ledger's usage by UTC day, kept in the transaction that adds the entries. A reversal counts below 0 on its own day."""
+
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="daily_usage")
+    day = models.DateField()
+    source_type = models.CharField(max_length=12, choices=SourceType.choices)
+    source = models.CharField(max_length=64)
+    model = models.CharField(max_length=200, blank=True)
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    quantity = models.BigIntegerField(default=0)
+    amount_micros = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "day", "source_type", "source", "model", "kind"], name="dailyusage_once"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="dailyusage_tenant_id"),
+        )
+        indexes = (models.Index(fields=["tenant", "source"], name="dailyusage_source"),)
+        ordering = ("-day", "source", "kind")
+
+
+class Hold(models.Model):
+    """Money set aside for a job, so that two jobs never spend the same. One per job, from submission to its end."""
+
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="holds")
+    job = models.OneToOneField(Job, models.PROTECT, related_name="hold")
+    micros = models.BigIntegerField(default=0, help_text="Held now.")
+    budget_micros = models.PositiveBigIntegerField(null=True, blank=True)
+    budget_tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    stop_code = models.CharField(max_length=20, blank=True, help_text="Why billing asked the job to pause: credit, budget or quota.")
+    stop_reason = models.CharField(max_length=300, blank=True)
+    closed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "id"], name="hold_tenant_id"),
+            models.CheckConstraint(condition=Q(micros__gte=0), name="hold_not_negative"),
+            models.CheckConstraint(condition=Q(closed_at=None) | Q(micros=0), name="hold_closed_is_empty"),
+        )
+
+    def __str__(self) -> str:
+        return f"hold of {self.job}"
