@@ -24,7 +24,7 @@ TYPES = (
 )
 TOOL_NAMES = {"search": "search", "python": "python, in the sandbox", "calculator": "calculator"}
 _WORDS = {
-    "environment.tools": ("Tools", "What the model may call. It is told how in the system message."),
+    "environment.tools": ("May call", "The model is told how in the system message."),
     "environment.search.results": ("Results per search", "Articles that one search shows at most. More cost more context."),
     "environment.max_calls": (
         "Calls per completion",

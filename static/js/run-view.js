@@ -2,6 +2,7 @@
 import { $, el, icon, write } from "./dom.js";
 import { count, duration, number, percent, signed, tiny } from "./format.js";
 import { derive, latestWarnings, phaseText } from "./run-state.js";
+import { showTools } from "./run-tools.js";
 
 const OPEN = ["submitted", "queued", "running", "paused"];
 
@@ -11,6 +12,7 @@ export function showHead(state) {
   showPhase(state);
   showFigures(state, facts);
   showCertificate(facts.last);
+  showTools(facts.last);
   showWarnings(state.warnings);
   showActions(state);
 }

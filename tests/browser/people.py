@@ -27,8 +27,15 @@ class Person:
     def reward(self, name: str = "Right sum") -> str:
         return self._made(self.api.post("rewards/", json={"name": name, "grader": {"type": "numeric"}}))
 
-    def job(self, steps: int, name: str = "Sums") -> str:
-        order = {"name": name, "dataset": self.dataset(), "reward": self.reward(), "base_model": "tiny-math", "train": {"steps": steps}}
+    def job(self, steps: int, name: str = "Sums", **more: Any) -> str:
+        order = {
+            "name": name,
+            "dataset": self.dataset(),
+            "reward": self.reward(),
+            "base_model": "tiny-math",
+            "train": {"steps": steps},
+            **more,
+        }
         return self._made(self.api.post("jobs/", json=order))
 
     def events(self, job: str) -> list[dict[str, Any]]:

@@ -22,7 +22,9 @@ OWN = (
     "/jobs/",
     "/jobs/?show=open",
     "/jobs/new/",
+    "/jobs/new/?preset=almanac",
     "/jobs/{job}/",
+    "/jobs/{agent}/",
     "/jobs/new/?from={job}&version=2",
     "/jobs/{job}/evaluation/latest/",
     "/jobs/{job}/evaluation/6/?show=loss",
@@ -49,6 +51,7 @@ OWN = (
 def ids(alice: Person, chromium: Browser, stack: Stack, signed_in: Any) -> dict[str, str]:
     return {
         "job": alice.job(steps=6),
+        "agent": alice.job(steps=6, name="Agent", environment={"type": "tools", "max_tokens": 64}),
         "dataset": alice.dataset("with a very long name that does not want to fit"),
         "reward": alice.reward(),
         "upload": leave_upload(chromium, stack, signed_in),
@@ -58,7 +61,7 @@ def ids(alice: Person, chromium: Browser, stack: Stack, signed_in: Any) -> dict[
 def settled(page: Page, path: str) -> Page:
     if "/evaluation/" in path or "?from=" in path:
         return page
-    if "{job}" in path:
+    if "{job}" in path or "{agent}" in path:
         page.wait_for_function("() => document.querySelector('#run-state').textContent === 'succeeded'")
         page.wait_for_function("() => Number(document.querySelector('[data-chart=reward]').dataset.points) === 7")
     return page

@@ -147,7 +147,18 @@ def _summary(spec: dict[str, Any], version: int, seconds: dict[str, float], chan
         rollout_seconds=seconds["rollout"],
         env_seconds=0.0,
         reward_seconds=seconds["reward"],
+        **(_tools(completions) if spec.get("environment", {}).get("type") == "tools" else {"finish_reasons": {"stop": completions}}),
     )
+
+
+def _tools(completions: int) -> dict[str, Any]:
+    failed = completions // 8
+    return {
+        "tool_calls": 2 * completions,
+        "tool_failures": {"timeout": failed, "bad_call": failed // 2},
+        "tool_seconds": 0.5 * completions,
+        "finish_reasons": {"stop": completions - failed, "calls": failed},
+    }
 
 
 def _step(spec: dict[str, Any], version: int, summary: RolloutSummary, seconds: dict, start: float, chance: random.Random) -> StepData:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import engine
+from engine import almanac
 from engine.spec import JobSpec, Tools
 from portal.datasets.actions import create_dataset
 from portal.jobs import environments, presets
@@ -120,6 +124,16 @@ def test_a_preset_counts_turns_and_tool_answers_into_its_context() -> None:
     assert presets.find("almanac").context_tokens == 160 + 2 * 16 + 64
 
 
+def test_the_search_sample_fits_the_bundled_model() -> None:
+    """Of which a character is a token."""
+    config = json.loads((Path(engine.__file__).parent / "models/tiny_math/config.json").read_text())
+    small = presets.find("almanac")
+    longest = max(len(question.question) for question in almanac.questions()) + len(small.values["environment.instructions"])
+
+    assert longest <= small.values["rollout.max_prompt_tokens"]
+    assert small.context_tokens <= config["max_position_embeddings"]
+
+
 def test_the_search_sample_leads_to_a_job_that_only_has_to_be_started(world: World) -> None:
     context = world.client(world.alice).post("/sample/", {"sample": "search"}, follow=True).context
 
@@ -127,3 +141,11 @@ def test_the_search_sample_leads_to_a_job_that_only_has_to_be_started(world: Wor
     dataset = world.sums.datasets.get(public_id=context["form"]["dataset"].value())
     assert dataset.rows == 104
     assert context["form"]["reward"].value() == world.sums.rewards.get().public_id
+
+
+def test_the_run_page_has_a_place_for_tools_only_where_the_job_has_some(world: World) -> None:
+    plain, agent = world.job(), world.job(environment={"type": "tools", "tools": ["python"], "max_tokens": 64})
+    pages = [world.client(world.alice).get(f"/jobs/{job.public_id}/").content.decode() for job in (plain, agent)]
+
+    assert ['id="tools"' in page for page in pages] == [False, True]
+    assert "python; at most 5 calls" in pages[1]
