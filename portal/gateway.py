@@ -61,6 +61,10 @@ class Gateway:
     def estimate(self, spec: dict[str, Any]) -> dict[str, Any]:
         return self._call("POST", "/estimate", json=spec, timeout=CONNECT_SECONDS)
 
+    def grade(self, order: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+        """Grade cases without a job: {"total", "results", "busy", "printed"}. ``seconds``: how long the engine may take by the order."""
+        return self._call("POST", "/graders/run", json=order, timeout=seconds + CALL_SECONDS)
+
     def probe(self, probe: str, order: dict[str, Any]) -> dict[str, Any]:
         """Begin a probe: {"state", "done", "total", "error", "result"}; the same again answers how far it is."""
         return self._call("POST", "/probes", json={"probe": probe, **order})

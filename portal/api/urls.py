@@ -6,11 +6,13 @@ from rest_framework.routers import SimpleRouter
 
 from portal.api import errors, views
 from portal.datasets.api import Datasets
+from portal.rewards.api import RewardRuns, Rewards
 from portal.rewards.probe_api import Probes
 
 router = SimpleRouter()
 router.register("datasets", Datasets, basename="dataset")
-router.register("rewards", views.Rewards, basename="reward")
+router.register("rewards", Rewards, basename="reward")
+router.register("reward-runs", RewardRuns, basename="reward-run")
 router.register("probes", Probes, basename="probe")
 router.register("jobs", views.Jobs, basename="job")
 

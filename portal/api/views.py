@@ -24,7 +24,6 @@ from portal.jobs import evaluation as evaluations
 from portal.jobs.downloads import adapter_response
 from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job
-from portal.rewards.actions import create_reward
 from tenants import tokens
 
 REFUSED = {400: shapes.ErrorOut, 401: shapes.ErrorOut, 403: shapes.ErrorOut}
@@ -45,20 +44,6 @@ class TenantViews(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
 
     def get_queryset(self) -> Any:
         return getattr(tenant_of(self.request), self.relation).all()
-
-
-@extend_schema_view(list=documented(shapes.RewardOut(many=True), REFUSED), retrieve=documented(shapes.RewardOut, MISSING))
-class Rewards(TenantViews):
-    noun = relation = "rewards"
-    serializer_class = shapes.RewardOut
-    queryset = shapes.Reward.objects.none()
-
-    @documented(shapes.RewardOut, REFUSED, 201, request=shapes.RewardIn)
-    def create(self, request: Request) -> Response:
-        form = shapes.RewardIn(data=request.data)
-        form.is_valid(raise_exception=True)
-        reward = create_reward(tenant_of(request), request.user, form.validated_data["name"], form.validated_data["grader"])
-        return Response(shapes.RewardOut(reward).data, status=status.HTTP_201_CREATED)
 
 
 _KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key and body give the same job.")

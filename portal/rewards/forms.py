@@ -10,6 +10,7 @@ from django import forms
 
 from engine.grader_spec import METRICS, UNIT
 from portal.names import MAX_NAME
+from portal.rewards.actions import checked_grader
 from portal.rewards.kinds import BY_TYPE, KINDS
 from tenants.models import Tenant
 
@@ -37,8 +38,9 @@ _PROMPT = "Question: {{item.prompt}}\nRight answer: {{item.answer}}\n\nThe answe
 _COMPLETION = "{{sample.output_text}} is the model's completion; {{sample.output_json.key}} reaches into one that is JSON."
 
 
-def _code(initial: str, rows: int) -> dict[str, Any]:
-    return {"initial": initial, "widget": forms.Textarea(attrs={"rows": rows, "class": "mono", "spellcheck": "false", "wrap": "off"})}
+def _code(initial: str, rows: int, editor: str = "") -> dict[str, Any]:
+    attrs = {"rows": rows, "class": "mono", "spellcheck": "false", "wrap": "off", **({"data-editor": editor} if editor else {})}
+    return {"initial": initial, "widget": forms.Textarea(attrs=attrs)}
 
 
 class RewardForm(forms.Form):
@@ -72,7 +74,7 @@ class RewardForm(forms.Form):
         strip=False,
         help_text="sample has output_text, output_json and tool_calls; item has the row's columns. 5 seconds a call, 1 GiB, no network, no "
         "files. numpy, sympy and math_verify can be imported.",
-        **_code(_SOURCE, 14),
+        **_code(_SOURCE, 14, editor="python"),
     )
     code_input = forms.CharField(
         label="Where the code is",
@@ -163,6 +165,19 @@ class RewardForm(forms.Form):
             self._check_names()
         return values
 
+    def trial_grader(self) -> dict[str, Any] | None:
+        """What was typed, in the engine's shape and checked; None when something is wrong, which is then said beside its field.
+
+        A trial needs no name.
+        """
+        self.errors.pop("name", None)
+        if self.errors:
+            return None
+        grader, problems = self.grader(), []
+        checked_grader(grader, problems)
+        self.refuse(problems)
+        return None if problems else grader
+
     def _check_names(self) -> None:
         taken: set[str] = set()
         for number in self._chosen():
@@ -214,6 +229,8 @@ class RewardForm(forms.Form):
         for path, message in problems:
             field = self._field_of(path.removeprefix("grader."))
             self.add_error(field if field in self.fields else None, message)
+            if field == "source" and (line := re.match(r"line (\d+):", message)):
+                self.fields["source"].widget.attrs["data-error-line"] = line[1]
 
     def _field_of(self, path: str) -> str:
         first, _, rest = path.partition(".")

@@ -72,7 +72,8 @@ class Sheet(models.Model):
         ordering = ("-changed_at",)
 
     def __str__(self) -> str:
-        return str(self.fields.get("name") or "").strip()[:100] or "Untitled draft"
+        name = (self.fields.get("name") or [""])[-1]
+        return " ".join(name.split())[:100] or "Untitled draft"
 
 
 class LabRun(models.Model):

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from portal.datasets.preview import first_item
 from portal.errors import Invalid
 from portal.pages.access import tenant_page
+from portal.rewards import lab_views
 from portal.rewards.actions import create_reward
+from portal.rewards.examples import items_of, rules
 from portal.rewards.forms import RewardForm
 from portal.rewards.kinds import BY_TYPE, KINDS, facts
 from portal.rewards.models import Reward
-from tenants.models import Tenant
+from tenants.access import role_in
+from tenants.models import Role
 
 REWARDS_PER_PAGE = 50
-_EXAMPLE_ITEM = {"prompt": "What is 6 times 7?", "answer": "42"}
 
 
 @require_safe
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
     page = Paginator(request.tenant.rewards.select_related("created_by"), REWARDS_PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "rewards/list.html", {"page": page})
+    drafts = request.tenant.sheets.filter(reward=None) if role_in(request.tenant, request.user) != Role.VIEWER else []
+    return render(request, "rewards/list.html", {"page": page, "drafts": drafts})
 
 
 @tenant_page
 def new(request: HttpRequest) -> HttpResponse:
+    """``do`` save, which the page does by itself, and lab keep a draft; else the reward is made."""
+    if request.method == "POST" and request.POST.get("do") in ("save", "lab"):
+        return lab_views.begin_draft(request)
     form = RewardForm(request.tenant, request.POST or None, initial={"signing_secret": secrets.token_urlsafe(32)})
     if form.is_valid() and (reward := _create(request, form)):
         return redirect("rewards:detail", reward.public_id)
-    rules = {kind.type: {"rule": kind.rule, "fields": kind.fields} for kind in KINDS}
-    context = {"form": form, "kinds": KINDS, "rules": rules, "items": _examples(request.tenant)}
+    context = {"form": form, "kinds": KINDS, "rules": rules(), "items": items_of(request.tenant)}
     return render(request, "rewards/new.html", context, status=422 if form.errors else 200)
 
 
@@ -55,9 +58,3 @@ def _create(request: HttpRequest, form: RewardForm) -> Reward | None:
     except Invalid as refusal:
         form.refuse(refusal.problems)
         return None
-
-
-def _examples(tenant: Tenant) -> dict[str, dict[str, Any]]:
-    """Rows for the live example: the first of each of the newest datasets, or a made-up one."""
-    found = {dataset.name: first_item(dataset) for dataset in tenant.datasets.all()[:5]}
-    return found or {"An example": _EXAMPLE_ITEM}

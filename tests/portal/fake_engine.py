@@ -3,6 +3,8 @@
 In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pages: ``python -m tests.portal.fake_engine --port 8801
 [--secret S] [--speed 4]`` plays every submitted job by ``fake_script``.
 
+Trials of rewards are graded by the engine's own Lab, in a thread; ``sandbox`` is what runs Python, by default nothing.
+
 What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
 fairly or journaled to disk, ``/policy``, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test
 writes each event.
@@ -10,6 +12,7 @@ writes each event.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -17,12 +20,16 @@ import uuid
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from engine.errors import EngineError
+from engine.rewards.lab import Lab, LabOrder
+from engine.rewards.pool import GraderPool
 from engine.spec import ModelInfo, SpecError, check_against, kv_bytes, parse_job, parse_submission
 from tests.portal import fake_script
 from tests.portal.fake_probes import FakeProbes
@@ -55,6 +62,9 @@ class FakeEngine:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.objections: list[dict[str, str]] = []
         self.calls: list[tuple[str, str]] = []
+        self.orders: list[dict[str, Any]] = []
+        self.sandbox: Any = None
+        self.lab_clock: Callable[[], float] | None = None
         self.probes = FakeProbes()
         self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
@@ -145,6 +155,14 @@ class FakeEngine:
         answer = {"kv_bytes": needed, "budget_bytes": budget, "runs_alone": needed > budget, "problems": self.objections}
         return httpx.Response(200, json=answer)
 
+    def _grade(self, request: httpx.Request) -> httpx.Response:
+        order = json.loads(request.content)
+        self.orders.append(order)
+        more = {"clock": self.lab_clock} if self.lab_clock else {}
+        lab = Lab(lambda: GraderPool(sandbox=self.sandbox), idle_seconds=3600, **more)
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            return thread.submit(asyncio.run, _graded_and_closed(lab, order)).result()
+
     def _probe(self, request: httpx.Request) -> httpx.Response:
         return self.probes.begin(request)
 
@@ -202,7 +220,23 @@ _ROUTES = (
     ("POST", "/probes", "_probe"),
     ("GET", r"/probes/([^/]+)", "_probe_state"),
     ("POST", r"/probes/([^/]+)/cancel", "_probe_cancel"),
+    ("POST", "/graders/run", "_grade"),
 )
+
+
+async def graded(lab: Lab, order: dict[str, Any]) -> httpx.Response:
+    """The answer of ``POST /graders/run``."""
+    try:
+        return httpx.Response(200, json=await lab.run(LabOrder(**order)))
+    except EngineError as error:
+        return httpx.Response(error.status, json=error.body())
+
+
+async def _graded_and_closed(lab: Lab, order: dict[str, Any]) -> httpx.Response:
+    try:
+        return await graded(lab, order)
+    finally:
+        await lab.close()
 
 
 def _error(status: int, message: str, problems: Any = ()) -> httpx.Response:

@@ -1,17 +1,24 @@
-"""The fake engine as a server of its own that plays jobs, for work on pages without torch, vLLM or Ray."""
+"""The fake engine as a server of its own that plays jobs, for work on pages without torch, vLLM or Ray.
+
+What the Reward Lab asks is no play: the engine's own Lab answers, with the real sandbox.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import uvicorn
 
+from engine.rewards.lab import Lab
+from engine.rewards.pool import GraderPool
+from engine.rewards.sandbox import Sandbox, SandboxSettings
 from tests.portal import fake_script
-from tests.portal.fake_engine import FakeEngine
+from tests.portal.fake_engine import FakeEngine, graded
 
 
 class Player:
@@ -76,7 +83,7 @@ class Player:
         return next((e["kind"] for e in reversed(self.engine.journal) if e["job"] == job and e["kind"] in kinds), None)
 
 
-def application(engine: FakeEngine, player: Player) -> Any:
+def application(engine: FakeEngine, player: Player, lab: Lab) -> Any:
     """The fake as a bare ASGI application; ``GET /events`` waits until there is something."""
 
     async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -85,7 +92,8 @@ def application(engine: FakeEngine, player: Player) -> Any:
         request = await _request(scope, receive)
         if request.url.path == "/events":
             await _wait(engine, player, int(request.url.params["after"]), float(request.url.params.get("wait", 0)))
-        response = engine.handle(request)
+        is_trial = request.url.path == "/graders/run"
+        response = await graded(lab, json.loads(request.content)) if is_trial else engine.handle(request)
         await player.start_new()
         headers = [(key.lower(), value) for key, value in response.headers.raw]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
@@ -112,14 +120,18 @@ async def _wait(engine: FakeEngine, player: Player, after: int, seconds: float) 
 
 async def _serve(port: int, secret: str, speed: float, slots: int) -> None:
     engine = FakeEngine(secret=secret, clock=lambda: datetime.now(UTC))
+    lab = Lab(lambda: GraderPool(sandbox=Sandbox(SandboxSettings(spares=1, max_workers=4))))
     config = uvicorn.Config(
-        application(engine, Player(engine, speed=speed, slots=slots)),
+        application(engine, Player(engine, speed=speed, slots=slots), lab),
         port=port,
         lifespan="off",
         log_level="warning",
         timeout_graceful_shutdown=1,
     )
-    await uvicorn.Server(config).serve()
+    try:
+        await uvicorn.Server(config).serve()
+    finally:
+        await lab.close()
 
 
 def main() -> None:

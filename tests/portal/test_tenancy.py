@@ -16,7 +16,7 @@ from tenants import tokens
 from tests.portal.world import NOW, World
 
 THIRD_PARTY = ("admin/", "accounts/")
-NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id"}
+NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id"}
 
 
 def patterns(resolver: URLResolver | None = None, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -48,6 +48,8 @@ def things(world: World) -> dict[str, dict[str, str]]:
     named = {"datasets": world.dataset(), "rewards": world.reward(), "jobs": world.job()}
     filled = {noun: {"public_id": thing.public_id, "version": "0"} for noun, thing in named.items()}
     filled["datasets"]["upload_id"] = world.upload().public_id
+    filled["rewards"] |= {"sheet_id": world.sheet().public_id, "run_id": world.lab_run().public_id}
+    filled["reward-runs"] = {"public_id": world.lab_run().public_id}
     filled["rewards"]["probe_id"] = world.probe().public_id
     filled["probes"] = {"public_id": world.probe().public_id}
     return {**filled, "settings": {"token_id": token.token_id}, "switch": {"public_id": world.sums.public_id}}

@@ -15,9 +15,11 @@ from portal.datasets.actions import create_dataset
 from portal.datasets.models import Dataset, Upload
 from portal.jobs.actions import create_job
 from portal.jobs.models import Job
+from portal.rewards import lab, sheets
 from portal.rewards.actions import create_reward
-from portal.rewards.models import Probe, Reward
+from portal.rewards.models import LabRun, Probe, Reward, Sheet
 from portal.rewards.probes import start_probe
+from portal.rewards.trial import parse_trial
 from tenants import tokens
 from tenants.actions import create_tenant
 from tenants.models import Membership, Role, Tenant, User
@@ -56,6 +58,15 @@ class World:
         file = file or jsonl({"prompt": "1+1="}, "{broken")
         order = {"name": "mine", "filename": "rows.jsonl", "options": {}, **more}
         return uploads.begin(user.tenants.get(), user, datetime.now(UTC), file=file, **order)
+
+    def sheet(self, user: User | None = None) -> Sheet:
+        user = user or self.alice
+        return sheets.new_draft(user.tenants.get(), user, {"name": ["mine"], "type": ["numeric"]}, datetime.now(UTC))
+
+    def lab_run(self, user: User | None = None) -> LabRun:
+        user = user or self.alice
+        trial = parse_trial({"on": {"type": "text", "samples": [{"output_text": "42", "item": {"answer": "42"}}]}})
+        return lab.begin_run(user.tenants.get(), user, {"type": "numeric"}, trial, datetime.now(UTC))
 
     def reward(self, user: User | None = None) -> Reward:
         user = user or self.alice

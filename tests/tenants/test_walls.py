@@ -57,6 +57,10 @@ def test_every_key_between_tenants_tables_has_its_wall(db: None) -> None:
         ("jobs_jobsubmission", "job_id"),
         ("jobs_jobcommand", "job_id"),
         ("jobs_jobevent", "job_id"),
+        ("rewards_sheet", "reward_id"),
+        ("rewards_labrun", "reward_id"),
+        ("rewards_labrun", "sheet_id"),
+        ("rewards_labcase", "run_id"),
         ("rewards_probe", "dataset_id"),
         ("rewards_probe", "reward_id"),
     }
