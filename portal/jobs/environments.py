@@ -18,6 +18,7 @@ from tenants.models import Tenant
 
 SECTION = "environment."
 TYPE, SOURCE = "environment.type", "environment.search.source"
+NOT_OFFERED = "environment_not_offered"
 TYPES = (
     ("single_turn", "Single turn", "One prompt, one completion."),
     ("tools", "Tools", "The model may search, calculate or run programs before it answers."),
@@ -108,9 +109,11 @@ def _source(chosen: str) -> dict[str, str]:
 
 
 def initial(environment: Mapping[str, Any], tenant: Tenant) -> dict[str, Any]:
-    """The form's values for the environment of an existing job of ``tenant``'s. One that the form does not offer becomes a single turn."""
-    if environment.get("type") != "tools":
-        return {TYPE: TYPES[0][0]}
+    """The form's values for the environment of an existing job of ``tenant``'s. One that the form does not offer becomes a single turn,
+    and ``NOT_OFFERED`` says so."""
+    kind = environment.get("type", TYPES[0][0])
+    if kind != "tools":
+        return {TYPE: TYPES[0][0], NOT_OFFERED: kind != TYPES[0][0]}
     values: dict[str, Any] = {TYPE: "tools"}
     for knob in tool_knobs():
         section, _, name = knob.path.removeprefix(SECTION).rpartition(".")

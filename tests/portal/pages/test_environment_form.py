@@ -68,6 +68,17 @@ def test_a_dataset_of_articles_can_be_searched_and_a_copy_searches_it_too(world:
     assert copy["environment.max_tokens"].value() == 64
 
 
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [({"type": "single_turn"}, False), ({"type": "stand_in", "latency": {"median_seconds": 0.1}, "answer_turn": False}, True)],
+)
+def test_a_copy_says_when_the_form_cannot_keep_the_environment(world: World, environment: dict[str, Any], told: bool) -> None:
+    page = world.client(world.alice).get(f"/jobs/new/?from={world.job(environment=environment).public_id}")
+
+    assert page.context["environment"] == "single_turn"
+    assert ("only the API offers" in page.content.decode()) is told
+
+
 def test_nobody_searches_another_tenants_articles(world: World) -> None:
     foreign = create_dataset(world.other, world.charlie, "articles", jsonl(*ARTICLES))
     source = {"environment.search.source": f"corpus:{foreign.public_id}"}
