@@ -30,11 +30,11 @@ from engine.epoch import Epoch, claim
 from engine.errors import Conflict, Invalid, NotFound
 from engine.event_log import EventLog
 from engine.events import Event
-from engine.grader_spec import shown
+from engine.grader_spec import SamplingParams, shown
 from engine.history import JobHistory
 from engine.journal import Journal
 from engine.kv_samples import KvSamples
-from engine.ports import RolloutPort, TrainPort
+from engine.ports import JudgeQuestion, PortError, RolloutPort, TrainPort
 from engine.probes import Probes
 from engine.prompts import Prompts
 from engine.reading import Reading
@@ -373,6 +373,15 @@ class Manager:
             problems = await self._prompts.problems(parse_job(raw))
             answer["problems"] = [{"field": field, "message": message} for field, message in problems]
         return answer
+
+    async def judge(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """A verdict of the base model, {"text", "tokens"}; or {"failed", "retry"}. For the Reward Lab, which has no sampler."""
+        question = JudgeQuestion(**{**raw, "params": SamplingParams(**raw["params"])})
+        try:
+            answer = await self._driver.call(self._rollout.judge(question), seconds=self._deadlines.control, what="judging")
+        except PortError as error:
+            return {"failed": error.reason, "retry": error.attribution == "platform"}
+        return {"text": answer.text, "tokens": answer.tokens}
 
     # Probes
 

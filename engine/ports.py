@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from engine.grader_spec import SamplingParams
 from engine.spec import JobSpec
 
 # File name → content. `adapter_model.safetensors` and `adapter_config.json` are PEFT's; `optimizer.safetensors` and
@@ -98,6 +99,24 @@ class EvalResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class JudgeQuestion:
+    """What the base model is asked to judge; ``schema``: the shape of its answer; ``owner``: whose cache it may use."""
+
+    owner: str
+    messages: list[dict[str, str]]
+    schema: dict[str, Any]
+    params: SamplingParams
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgeAnswer:
+    """``tokens``: read and written together."""
+
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainRequest:
     job: str
     version: int
@@ -127,6 +146,10 @@ class RolloutPort(Protocol):
 
     async def evaluate(self, request: EvalRequest) -> EvalResult:
         """Sample and grade every row once, without training on anything. Runs at lower priority than rollouts."""
+        ...
+
+    async def judge(self, question: JudgeQuestion) -> JudgeAnswer:
+        """One verdict of the base model, for who grades outside of a rollout. Behind everything else, like a probe."""
         ...
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:

@@ -30,9 +30,11 @@ class BaseJudge:
     does not allow that (a word-level one, as tiny-math's), an answer in another shape is no verdict.
     """
 
-    def __init__(self, *, sampler: Sampler, tokens: Tokens, context_tokens: int, seconds: float = 300.0):
+    def __init__(
+        self, *, sampler: Sampler, tokens: Tokens, context_tokens: int, seconds: float = 300.0, priority: int = ROLLOUT_PRIORITY
+    ):
         self._sampler, self._tokens = sampler, tokens
-        self._context_tokens, self._seconds = context_tokens, seconds
+        self._context_tokens, self._seconds, self._priority = context_tokens, seconds, priority
 
     async def complete(self, messages: Messages, *, params: SamplingParams, schema: Mapping[str, Any], owner: str) -> JudgeReply:
         prompt_ids = self._tokens.render(messages)
@@ -45,7 +47,7 @@ class BaseJudge:
             temperature=params.temperature,
             top_p=params.top_p,
             seed=_seed(prompt_ids) if params.seed is None else params.seed,
-            priority=ROLLOUT_PRIORITY,
+            priority=self._priority,
             json_schema=json.dumps(_short(schema)),
         )
         base = AdapterRef(tenant=owner, job="judge", version=0, load_id=0, base=True)

@@ -15,7 +15,19 @@ from engine.blobs import BlobStore
 from engine.evaluation import encode as encode_evaluation
 from engine.evaluation import evaluation
 from engine.grader_spec import BASE_JUDGE
-from engine.ports import Aborted, AdapterRef, EvalRequest, EvalResult, PortError, RolloutRequest, RolloutResult, Snapshot
+from engine.ports import (
+    Aborted,
+    AdapterRef,
+    EvalRequest,
+    EvalResult,
+    JudgeAnswer,
+    JudgeQuestion,
+    PortError,
+    RolloutRequest,
+    RolloutResult,
+    Snapshot,
+)
+from engine.rewards.graders import GradingFailed
 from engine.rewards.judge import listed
 from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
@@ -73,10 +85,11 @@ class RolloutWorker:
         grading: Grading,
         searches: Searches | None = None,
         programs: Programs | None = None,
+        judge: BaseJudge | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._sampler, self._grading, self._searches = sampler, grading, searches or Searches.bundled()
-        self._programs = programs
+        self._programs, self._judge = programs, judge
         self._tools = EpisodeTools(sampler=sampler, tokens=tokens, grading=grading, clock=clock)
         self._clock = clock
         self._running: dict[str, set[asyncio.Task[Any]]] = {}
@@ -113,8 +126,10 @@ class RolloutWorker:
         )
         sandbox = Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=settings.reward_workers))
         sampler = await VllmSampler.start(config)
-        grading = _grading(settings, sandbox, BaseJudge(sampler=sampler, tokens=tokens, context_tokens=config.max_context_tokens))
-        return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox)
+        parts = {"sampler": sampler, "tokens": tokens, "context_tokens": config.max_context_tokens}
+        outside = BaseJudge(**parts, priority=PROBE_PRIORITY, seconds=settings.call_deadline_seconds)
+        grading = _grading(settings, sandbox, BaseJudge(**parts))
+        return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox, judge=outside)
 
     async def close(self) -> None:
         for job in list(self._running):
@@ -129,6 +144,16 @@ class RolloutWorker:
 
     async def evaluate(self, request: EvalRequest) -> EvalResult:
         return await self._guarded(request.adapter.job, request.deadline_seconds, lambda: self._evaluate(request))
+
+    async def judge(self, question: JudgeQuestion) -> JudgeAnswer:
+        if self._judge is None:
+            raise PortError("this sampler judges nothing")
+        asked = {"params": question.params, "schema": question.schema, "owner": question.owner}
+        try:
+            reply = await self._judge.complete(question.messages, **asked)
+        except GradingFailed as failed:
+            raise PortError(failed.reason, attribution="platform" if failed.retry else "user") from failed
+        return JudgeAnswer(text=reply.text, tokens=reply.tokens)
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
         return await asyncio.to_thread(lambda: [len(self._tools.tokens.render(chat)) for chat in chats])

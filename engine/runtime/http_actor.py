@@ -12,11 +12,13 @@ import uvicorn
 from ray.exceptions import RayActorError, RayTaskError
 
 from engine.errors import EngineError, NotReady
+from engine.grader_spec import BASE_JUDGE
 from engine.rewards.judge import listed
 from engine.rewards.lab import Lab
 from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
 from engine.runtime import names, process
+from engine.runtime.lab_judge import ManagersJudge
 from engine.sealed import Sealer
 from engine.service import create_app
 from engine.settings import EngineSettings
@@ -74,12 +76,12 @@ class ManagerDoor:
                 logger.warning("the manager died during %s; asking its successor", method)
 
 
-def lab_grading(settings: EngineSettings) -> GraderPool:
+def lab_grading(settings: EngineSettings, door: ManagerDoor) -> GraderPool:
     """The Lab's own graders and sandbox: what somebody tries out takes no place from the jobs' rewards."""
     workers = min(_LAB_WORKERS, settings.reward_workers)
     return GraderPool(
         sandbox=Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=workers, spares=1)),
-        judges=listed(settings.judges, settings.judge_keys.get_secret_value()),
+        judges={**listed(settings.judges, settings.judge_keys.get_secret_value()), BASE_JUDGE: ManagersJudge(door.judge)},
         sealer=Sealer(bearer=settings.secret()),
     )
 
@@ -94,7 +96,8 @@ class HttpActor:
     def __init__(self, settings: EngineSettings):
         process.enter("http", settings)
         manager = names.find(names.MANAGER)
-        app = create_app(ManagerDoor(lambda: manager), secret=settings.secret(), lab=Lab(lambda: lab_grading(settings)))
+        door = ManagerDoor(lambda: manager)
+        app = create_app(door, secret=settings.secret(), lab=Lab(lambda: lab_grading(settings, door)))
         listener = socket.create_server((settings.host, settings.port), backlog=512)
         config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=75)
         self._serving = asyncio.get_running_loop().create_task(uvicorn.Server(config).serve(sockets=[listener]))

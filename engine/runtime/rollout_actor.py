@@ -11,7 +11,7 @@ import logging
 import os
 from typing import Any
 
-from engine.ports import EvalRequest, EvalResult, RolloutRequest, RolloutResult
+from engine.ports import EvalRequest, EvalResult, JudgeAnswer, JudgeQuestion, RolloutRequest, RolloutResult
 from engine.runtime import process
 from engine.runtime.fence import Fence
 from engine.settings import EngineSettings
@@ -58,6 +58,9 @@ class RolloutActor:
 
     async def evaluate(self, epoch: int, request: EvalRequest) -> EvalResult:
         return await self._fence.run(epoch, self._call("evaluate", request))
+
+    async def judge(self, question: JudgeQuestion) -> JudgeAnswer:
+        return await self._call("judge", question)
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
         return await self._call("prompt_tokens", chats)

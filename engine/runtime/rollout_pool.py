@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from engine.ports import EvalRequest, EvalResult, PortError, RolloutRequest, RolloutResult
+from engine.ports import EvalRequest, EvalResult, JudgeAnswer, JudgeQuestion, PortError, RolloutRequest, RolloutResult
 from engine.rollout import spread
 from engine.runtime.calls import Died, Overdue, answer
 from engine.runtime.fence import Superseded
@@ -72,13 +72,21 @@ class RolloutPool:
     async def evaluate(self, request: EvalRequest) -> EvalResult:
         return await self._work("evaluate", request, (await self._live(request.adapter.job))[0])
 
+    async def judge(self, question: JudgeQuestion) -> JudgeAnswer:
+        replica = self._idlest()
+        return await answer(
+            replica.handle.judge.remote(question), deadline_seconds=self._call_deadline, what=f"sampler {replica.index}: judge"
+        )
+
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
-        live = self._alive()
-        if not live:
-            raise PortError("no sampler is up")
-        replica = min(live, key=lambda r: r.outstanding)
+        replica = self._idlest()
         what = f"sampler {replica.index}: measuring prompts"
         return await answer(replica.handle.prompt_tokens.remote(chats), deadline_seconds=self._call_deadline, what=what)
+
+    def _idlest(self) -> _Replica:
+        if not (live := self._alive()):
+            raise PortError("no sampler is up")
+        return min(live, key=lambda r: r.outstanding)
 
     async def abort(self, job: str) -> None:
         await self._everywhere("abort", job)

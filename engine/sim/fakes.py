@@ -25,6 +25,8 @@ from engine.ports import (
     Aborted,
     EvalRequest,
     EvalResult,
+    JudgeAnswer,
+    JudgeQuestion,
     PortError,
     RolloutRequest,
     RolloutResult,
@@ -113,6 +115,11 @@ class FakeRolloutPort:
         self._load(request)
         await self._wait("evaluate", job, version)
         return _evaluated(request)
+
+    async def judge(self, question: JudgeQuestion) -> JudgeAnswer:
+        """Full marks, whatever is asked."""
+        await self._wait("judge", question.owner, 0)
+        return JudgeAnswer(text='{"reason": "", "result": 1}', tokens=len(question.messages))
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
         """A token per character."""

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from engine import evaluation
-from engine.ports import Aborted, PortError
+from engine.grader_spec import SamplingParams
+from engine.ports import Aborted, JudgeQuestion, PortError
+from engine.rollout.judge import BaseJudge
 from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY
 from engine.rollout.worker import RolloutWorker
 from engine.trajectory import check_on_policy, decode
@@ -144,3 +146,29 @@ async def test_prompts_are_counted_as_they_will_be_rendered():
     workers = worker(FakeSampler())
     chats = [[{"role": "user", "content": text}] for text in ("1+1=", "10+10=")]
     assert await workers.prompt_tokens(chats) == [len(workers._tools.tokens.render(chat)) for chat in chats]
+
+
+def judging(sampler: FakeSampler) -> RolloutWorker:
+    judge = BaseJudge(sampler=sampler, tokens=FakeTokens(), context_tokens=100, priority=PROBE_PRIORITY)
+    return RolloutWorker(sampler=sampler, tokens=FakeTokens(), grading=FakeGrading(), clock=FakeClock(), judge=judge)
+
+
+def question(text: str = "grade 42") -> JudgeQuestion:
+    return JudgeQuestion(owner="alice/lab", messages=[{"role": "user", "content": text}], schema={}, params=SamplingParams())
+
+
+async def test_who_grades_outside_of_a_rollout_may_ask_the_base_model_too():
+    sampler = FakeSampler()
+    answer = await judging(sampler).judge(question())
+
+    assert (answer.text, answer.tokens) == ("42", len("grade 42") + 2)
+    assert sampler.asked[0][2].priority == PROBE_PRIORITY
+
+
+async def test_a_verdict_that_failed_comes_back_as_a_port_error_that_says_whether_to_ask_again():
+    with pytest.raises(PortError, match="shorten it") as failed:
+        await judging(FakeSampler()).judge(question("x" * 100))
+
+    assert failed.value.attribution == "user"
+    with pytest.raises(PortError, match="judges nothing"):
+        await worker(FakeSampler()).judge(question())

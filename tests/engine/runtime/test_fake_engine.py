@@ -57,6 +57,16 @@ def test_the_walls_around_tenants_code_are_known_from_the_start(engine):
     assert "reward sandbox: tier" in (engine.settings.log_dir / "engine-launcher.log").read_text()
 
 
+def test_a_trial_in_the_lab_can_be_judged_by_the_base_model(engine):
+    message = {"role": "user", "content": "Grade: {{sample.output_text}}"}
+    grader = {"type": "score_model", "model": "base", "input": [message]}
+    order = {"tenant": "ten_a", "grader": grader, "cases": [{"sample": {"output_text": "42"}, "item": {}}]}
+    headers = {"Authorization": f"Bearer {engine.settings.secret()}"}
+    answer = httpx.post(f"{engine.settings.engine_url}/graders/run", json=order, headers=headers, timeout=60).json()
+
+    assert [result["reward"] for result in answer["results"]] == [1.0], answer
+
+
 def test_production_does_not_start_behind_weaker_walls(tmp_path):
     with (
         pytest.raises(StartFailed, match="too weak for production"),
