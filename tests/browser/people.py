@@ -27,6 +27,15 @@ class Person:
     def reward(self, name: str = "Right sum") -> str:
         return self._made(self.api.post("rewards/", json={"name": name, "grader": {"type": "numeric"}}))
 
+    def probed(self) -> str:
+        """A reward whose probe is done."""
+        reward = self.reward("Probed")
+        order = {"reward": reward, "dataset": self.dataset("to probe"), "base_model": "tiny-math", "rows": 16}
+        probe = self.api.post("probes/", json=order).raise_for_status().json()
+        while probe["state"] in ("waiting", "running"):
+            probe = self.api.get(f"probes/{probe['id']}/").json()
+        return reward
+
     def job(self, steps: int, name: str = "Sums", **more: Any) -> str:
         order = {
             "name": name,

@@ -34,7 +34,7 @@ def main() -> None:
 def take_all(stack: Stack, folder: Path) -> None:
     alice = seed(stack, "alice@example.org", "Alice's lab")
     agent = alice.job(steps=6, name="Agent", environment={"type": "tools", "max_tokens": 64})
-    ids = {"job": alice.job(steps=6), "agent": agent, "dataset": alice.dataset(), "reward": alice.reward()}
+    ids = {"job": alice.job(steps=6), "agent": agent, "dataset": alice.dataset(), "reward": alice.reward(), "probed": alice.probed()}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=next(filter(None, map(shutil.which, CHROMIUM))), args=list(FLAGS))
         ids["upload"] = leave_upload(browser, stack, sign_in(browser, stack, alice))

@@ -37,6 +37,8 @@ OWN = (
     "/rewards/",
     "/rewards/new/",
     "/rewards/{reward}/",
+    "/rewards/{reward}/probe/",
+    "/rewards/{probed}/probe/",
     "/settings/tokens/",
     "/settings/tokens/new/",
     "/accounts/email/",
@@ -54,6 +56,7 @@ def ids(alice: Person, chromium: Browser, stack: Stack, signed_in: Any) -> dict[
         "agent": alice.job(steps=6, name="Agent", environment={"type": "tools", "max_tokens": 64}),
         "dataset": alice.dataset("with a very long name that does not want to fit"),
         "reward": alice.reward(),
+        "probed": alice.probed(),
         "upload": leave_upload(chromium, stack, signed_in),
     }
 
