@@ -64,7 +64,7 @@ class TrialForm(forms.Form):
         help_text="None chosen: what this kind of reward is made for.",
     )
     repeats = forms.IntegerField(
-        label="Grade each", min_value=1, max_value=MAX_REPEATS, initial=2, help_text="Times. What differs between them is shown."
+        label="Times that each is graded", min_value=1, max_value=MAX_REPEATS, initial=2, help_text="What differs between them is shown."
     )
 
     def __init__(self, tenant: Tenant, *args: Any, **kwargs: Any):

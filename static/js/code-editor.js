@@ -3,7 +3,7 @@ import { el } from "./dom.js";
 import { tokens } from "./python-tokens.js";
 
 const INDENT = "    ";
-const MOST_COLOURED = 60_000;
+const MOST_COLOURED = 30_000;
 
 function lines(source, coloured) {
   const found = [[]];

@@ -3,13 +3,15 @@ const KEYWORDS =
   "False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield match case";
 const WORDS = new Set(KEYWORDS.split(" "));
 const TOKEN =
-  /(?<comment>#[^\n]*)|(?<string>[rRbBuUfF]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:[^"\\\n]|\\[^])*"?|'(?:[^'\\\n]|\\[^])*'?))|(?<number>\b\d[\w.]*)|(?<name>[A-Za-z_]\w*)|(?<decorator>@[A-Za-z_][\w.]*)|(?<other>[^])/gu;
+  /(?<comment>#[^\n]*)|(?<string>[rRbBuUfF]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:[^"\\\n]|\\[^])*"?|'(?:[^'\\\n]|\\[^])*'?))|(?<number>\b\d[\w.]*)|(?<name>[A-Za-z_]\w*)|(?<decorator>@[A-Za-z_][\w.]*)|(?<other>[^\w"'#@]+|[^])/gu;
+const KINDS = ["name", "other", "string", "comment", "number", "decorator"];
 
 export function tokens(source) {
   const found = [];
   let before = "";
   for (const { groups } of source.matchAll(TOKEN)) {
-    const [kind, text] = Object.entries(groups).find(([, value]) => value !== undefined);
+    const kind = KINDS.find((name) => groups[name] !== undefined);
+    const text = groups[kind];
     add(found, kind === "name" ? word(text, before) : kind, text);
     if (kind !== "other" || text.trim()) before = text;
   }
