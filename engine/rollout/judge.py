@@ -57,7 +57,8 @@ class BaseJudge:
         except TimeoutError:
             raise GradingFailed(JUDGE, f"no verdict within {self._seconds:g} s", retry=True) from None
         except PortError as error:
-            raise GradingFailed(JUDGE, f"the base model gave no verdict: {error.reason}", retry=True) from error
+            again = error.attribution == "platform"
+            raise GradingFailed(JUDGE, f"the base model gave no verdict: {error.reason}", retry=again) from error
         tokens = len(prompt_ids) + len(sampled.completion_ids)
         return JudgeReply(text=self._tokens.decode(sampled.completion_ids), tokens=tokens)
 

@@ -210,7 +210,10 @@ class VllmSampler:
             wanted, salt = _sampling_params(params), f"base/{adapter.tenant}"
             if params.json_schema is not None and await self._schemas_hold():
                 wanted.structured_outputs = vllm_schemas.held_to(params.json_schema)
-            return _sampled(await self._generate(prompt_ids, wanted, None, params.priority, salt=salt))
+            try:
+                return _sampled(await self._generate(prompt_ids, wanted, None, params.priority, salt=salt))
+            except ValueError as error:  # vLLM's word for a request that it does not take, a schema that it cannot hold to among them
+                raise PortError(f"vLLM refused the request: {error}", attribution="user") from error
         loaded = self._loaded.get((adapter.tenant, adapter.job, adapter.version))
         if loaded is None:
             raise PortError(f"{adapter.name} is not loaded")
