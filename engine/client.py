@@ -49,6 +49,10 @@ class EngineClient:
         """Change fields of the scheduling policy; answers the whole of it."""
         return _checked(await self._http.patch("/policy", json=changes))
 
+    async def evaluation(self, job: str, version: int | str = "latest", *, against: int = 0, limit: int = 1000) -> dict[str, Any]:
+        """What an evaluated version made of each held-out row, beside what another made of it."""
+        return _checked(await self._http.get(f"/jobs/{job}/evaluations/{version}", params={"against": against, "limit": limit}))
+
     async def status(self) -> dict[str, Any]:
         return _checked(await self._http.get("/status"))
 
