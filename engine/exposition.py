@@ -27,9 +27,14 @@ def prometheus(status: dict[str, Any]) -> str:
         ("marlaas_admission_open", "1 while new jobs are admitted", [({}, status["admission"] == "open")]),
         ("marlaas_epoch", "How many managers this engine has had", [({}, status["epoch"])]),
         ("marlaas_uptime_seconds", "Age of this manager", [({}, status["uptime_seconds"])]),
+        ("marlaas_reward_sandbox", "What holds tenants' code, by tier; none: it does not run", _tier(status.get("sandbox", {}))),
         ("marlaas_sampler", "The sampler's own counters", _numbers(status["sampler"])),
     ]
     return "".join(_family(name, text, samples) for name, text, samples in families if samples)
+
+
+def _tier(sandbox: dict[str, Any]) -> list[Sample]:
+    return [({"tier": sandbox["tier"]}, 1)] if "tier" in sandbox else []
 
 
 def _numbers(values: dict[str, Any]) -> list[Sample]:

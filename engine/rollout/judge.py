@@ -30,9 +30,7 @@ class BaseJudge:
     does not allow that (a word-level one, as tiny-math's), an answer in another shape is no verdict.
     """
 
-    def __init__(
-        self, *, sampler: Sampler, tokens: Tokens, context_tokens: int, seconds: float = 300.0, priority: int = ROLLOUT_PRIORITY
-    ):
+    def __init__(self, *, sampler: Sampler, tokens: Tokens, context_tokens: int, seconds: float = 300.0, priority: int = ROLLOUT_PRIORITY):
         self._sampler, self._tokens = sampler, tokens
         self._context_tokens, self._seconds, self._priority = context_tokens, seconds, priority
 

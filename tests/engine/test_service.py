@@ -215,6 +215,15 @@ async def test_the_status_is_there_for_prometheus(world, client):
     assert "marlaas_versions 2\n" in response.text
 
 
+async def test_the_sandboxs_tier_is_there_for_prometheus(tmp_path):
+    world = World(tmp_path)
+    await world.open(sandbox={"tier": "plain", "refused": {}})
+    async with client_of(world.manager) as client:
+        assert (await client.get("/status")).json()["sandbox"]["tier"] == "plain"
+        assert 'marlaas_reward_sandbox{tier="plain"} 1\n' in (await client.get("/metrics")).text
+    await world.manager.stop()
+
+
 async def test_an_unknown_path_is_said_in_the_same_form(client):
     response = await client.get("/nowhere")
     assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
