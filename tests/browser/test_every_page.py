@@ -37,6 +37,7 @@ OWN = (
     "/rewards/",
     "/rewards/new/",
     "/rewards/{reward}/",
+    "/rewards/{reward}/lab/",
     "/rewards/{reward}/probe/",
     "/rewards/{probed}/probe/",
     "/settings/tokens/",
