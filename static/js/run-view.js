@@ -43,7 +43,7 @@ function showFigures(state, facts) {
   write("#run-gain", gain === null ? "mean of the last 3 steps" : `${signed(gain)} since the first 3 steps`);
   const better = facts.evalLast === null ? null : facts.evalLast - facts.evalFirst;
   write("#run-eval", number(facts.evalLast ?? facts.evalFirst, 2));
-  write("#run-eval-gain", better === null ? "measured before step 1" : `${signed(better)} over the untrained model`);
+  write("#run-eval-gain", better === null ? "measured before step 1" : `${signed(better)} since version 0`);
   write("#run-eta", state.ended ? duration(state.ended.completion_seconds) : duration(facts.etaSeconds));
   write("#run-eta-label", state.ended ? "Took" : "Time left");
   write("#run-tpts", facts.tptsSeconds === null ? "no pace to tell it from yet" : `${duration(facts.tptsSeconds)} a step`);
