@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F
@@ -20,16 +21,14 @@ class NotCovered(Exception):
         super().__init__(f"{needed} micro-units needed, {available} available")
 
 
-def place(job: Job, micros: int, now: datetime, *, budget_micros: int | None = None, budget_tokens: int | None = None) -> Hold:
-    """The job's one hold, of ``micros``. Raises ``NotCovered`` and stores nothing."""
+def place(job: Job, micros: int, now: datetime, **terms: Any) -> Hold:
+    """The job's one hold, of ``micros``; ``terms``: its other columns. Raises ``NotCovered`` and stores nothing."""
     with transaction.atomic():
         account = ledger.account_of(job.tenant, now)
         if not _reserve(account, micros):
             account.refresh_from_db()
             raise NotCovered(needed=micros, available=account.available_micros)
-        return Hold.objects.create(
-            tenant_id=job.tenant_id, job=job, micros=micros, budget_micros=budget_micros, budget_tokens=budget_tokens
-        )
+        return Hold.objects.create(tenant_id=job.tenant_id, job=job, micros=micros, **terms)
 
 
 def raise_to(hold: Hold, micros: int, now: datetime) -> bool:

@@ -233,6 +233,7 @@ class Hold(models.Model):
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="holds")
     job = models.OneToOneField(Job, models.PROTECT, related_name="hold")
     micros = models.BigIntegerField(default=0, help_text="Held now.")
+    step_tokens = models.JSONField(default=dict, help_text="Kind to tokens: the most that one step can use, with its evaluation.")
     budget_micros = models.PositiveBigIntegerField(null=True, blank=True)
     budget_tokens = models.PositiveBigIntegerField(null=True, blank=True)
     stop_code = models.CharField(max_length=20, blank=True, help_text="Why billing asked the job to pause: credit, budget or quota.")

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
+from portal.billing import gate
 from portal.errors import Conflict, Invalid
 from portal.jobs import door, tasks
 from portal.jobs.models import Job, JobCommand, JobSubmission, State
@@ -15,7 +16,7 @@ from tenants.models import Role, Tenant, User
 
 
 def create_job(tenant: Tenant, user: User, raw: Any, now: datetime, *, idempotency_key: str | None = None) -> Job:
-    """A job of ``raw``: {name?, dataset, reward, base_model, rollout?, lora?, train?, eval?, seed?}, dataset and reward by public id.
+    """A job of ``raw``: {name?, dataset, reward, base_model, rollout?, lora?, train?, eval?, seed?, budget?}; dataset, reward: public ids.
 
     The same ``idempotency_key`` with the same ``raw`` gives the same job; with another one ``Conflict``. Raises ``Invalid`` naming every
     bad field, ``Forbidden`` for viewers. Nothing is stored unless all is; sending follows the commit.
@@ -27,7 +28,8 @@ def create_job(tenant: Tenant, user: User, raw: Any, now: datetime, *, idempoten
     order = door.check(tenant, raw, now)
     door.ask_engine(order.spec)
     with transaction.atomic():
-        Tenant.objects.select_for_update().get(pk=tenant.pk)  # two requests with one key: the second waits and finds the first's job
+        # Two requests with one key: the second waits and finds the first's job. Rows that only point at the tenant need not wait.
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         if idempotency_key and (job := _replayed(tenant, idempotency_key, digest)):
             return job
         job = Job.objects.create(
@@ -47,6 +49,7 @@ def create_job(tenant: Tenant, user: User, raw: Any, now: datetime, *, idempoten
             request_sha256=digest,
             created_at=now,
         )
+        gate.admit(job, order.spec, order.budget, now)
         tasks.deliver_on_commit(job)
     return job
 
@@ -77,6 +80,8 @@ def _command(tenant: Tenant, user: User, job: Job, kind: JobCommand.Kind, now: d
             )
         if kind == JobCommand.Kind.RESUME and job.state != State.PAUSED and not (pending and pending.kind == JobCommand.Kind.PAUSE):
             raise Conflict([("state", f"only a paused job can be resumed; this one is {job.state}")])
+        if kind == JobCommand.Kind.RESUME:
+            gate.resume(job, now)
         reason = f"{kind} by {user.email}"
         command = JobCommand.objects.create(tenant=tenant, job=job, kind=kind, reason=reason, requested_by=user, requested_at=now)
         tasks.deliver_on_commit(job)

@@ -13,6 +13,8 @@ import structlog
 
 from engine.spec import JobSpec, SpecError, Submission, check_against, parse_job
 from portal import gateway
+from portal.billing import budgets, quotas
+from portal.billing.budgets import Budget
 from portal.datasets.models import Dataset
 from portal.errors import Invalid
 from portal.jobs import catalog, corpus, warm_start
@@ -27,7 +29,7 @@ log = structlog.get_logger(__name__)
 _ANY_DATASET = {"version": "none", "train": {"sha256": "0" * 64, "bytes": 0}, "train_rows": 2**31}
 _ANY_GRADER = {"type": "string_check"}
 _PUBLIC_ID = re.compile(r"[a-z0-9_]{1,40}")
-OWN_FIELDS = ("name", "dataset", "reward")
+OWN_FIELDS = ("name", "dataset", "reward", "budget")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +40,7 @@ class Order:
     dataset: Dataset
     reward: Reward
     spec: JobSpec
+    budget: Budget
 
 
 def check(tenant: Tenant, raw: Any, now: datetime) -> Order:
@@ -53,11 +56,13 @@ def check(tenant: Tenant, raw: Any, now: datetime) -> Order:
     spec = _spec(asked, dataset, reward, problems, now)
     if spec is not None:
         problems += warm_start.problems_of(tenant, spec)
+        problems += quotas.spec_problems(quotas.limits(tenant, now), spec)
+    budget = budgets.parse(raw.get("budget"), problems)
     if dataset and reward:
         problems += templates.problems(reward.grader, dataset.columns)
     if problems:
         raise Invalid(problems)
-    return Order(name=name, dataset=dataset, reward=reward, spec=spec)
+    return Order(name=name, dataset=dataset, reward=reward, spec=spec, budget=budget)
 
 
 def ask_engine(spec: JobSpec) -> None:
@@ -77,7 +82,8 @@ def ask_engine(spec: JobSpec) -> None:
 
 
 def submission(tenant: Tenant, spec: JobSpec, now: datetime) -> Submission:
-    return Submission(tenant=tenant.public_id, submitted_at=now, weight=tenant.weight, spec=spec)
+    cap = quotas.limits(tenant, now)["running_jobs"]
+    return Submission(tenant=tenant.public_id, submitted_at=now, weight=tenant.weight, running_cap=cap, spec=spec)
 
 
 def request_sha256(raw: Any) -> str:

@@ -20,6 +20,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from engine.events import Event
+from portal.billing import charging, gate
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import catalog, lifecycle
 from portal.jobs.lifecycle import Fact, IllegalTransition, LostRace, View
@@ -144,10 +145,10 @@ def store(page: Page, after: int, now: datetime) -> dict[str, int]:
         )
         if not moved:
             raise CursorMoved(f"{page.engine} is no longer at {after}")
-        return {job.group: job.last_seq for job in _store_by_job(page)}
+        return {job.group: job.last_seq for job in _store_by_job(page, now)}
 
 
-def _store_by_job(page: Page) -> list[Job]:
+def _store_by_job(page: Page, now: datetime) -> list[Job]:
     by_job: dict[str, list[Event]] = defaultdict(list)
     for event in page.events:
         if event.job:
@@ -155,11 +156,11 @@ def _store_by_job(page: Page) -> list[Job]:
     jobs = {job.public_id: job for job in Job.objects.select_for_update().filter(public_id__in=by_job)}
     for unknown in by_job.keys() - jobs.keys():
         log.warning("events_of_unknown_job", job=unknown, count=len(by_job[unknown]))
-    return [job for public_id, job in jobs.items() if _store_events(job, by_job[public_id])]
+    return [job for public_id, job in jobs.items() if _store_events(job, by_job[public_id], now)]
 
 
-def _store_events(job: Job, events: list[Event]) -> bool:
-    """Rows and lifecycle for the events after ``job.last_seq``; earlier ones are repeats. Whether there were any."""
+def _store_events(job: Job, events: list[Event], now: datetime) -> bool:
+    """Rows, lifecycle and bill for the events after ``job.last_seq``; earlier ones are repeats. Whether there were any."""
     before = View.of(job)
     fresh = [event for event in events if event.seq > before.last_seq]
     if not fresh:
@@ -172,6 +173,9 @@ def _store_events(job: Job, events: list[Event]) -> bool:
         JobEvent(tenant_id=job.tenant_id, job=job, seq=e.seq, kind=e.kind[:64], at=e.at, data=storable(e.data)) for e in fresh
     )
     lifecycle.write(job, before, view)
+    charging.charge(job, fresh, now)
+    if any(event.kind == "step" for event in fresh):
+        gate.after_step(job, now)
     return True
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 from django.db import transaction
 
+from portal.billing import charging
 from portal.jobs.models import OPEN_STATES, Job, JobEvent, State
 
 log = structlog.get_logger(__name__)
@@ -143,6 +144,7 @@ def _end_here(job: Job, *, reason: str, attribution: str, now: datetime) -> None
     with transaction.atomic():
         write(job, before, advance(before, fact))
         JobEvent.objects.create(tenant_id=job.tenant_id, job=job, seq=fact.seq, kind=fact.kind, at=now, data=fact.data)
+        charging.charge(job, [fact], now)
 
 
 def _ended(view: View, fact: Fact) -> View:

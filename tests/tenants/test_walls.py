@@ -63,6 +63,8 @@ def test_every_key_between_tenants_tables_has_its_wall(db: None) -> None:
         ("rewards_labcase", "run_id"),
         ("rewards_probe", "dataset_id"),
         ("rewards_probe", "reward_id"),
+        ("billing_entry", "reverses_id"),
+        ("billing_hold", "job_id"),
     }
 
 
