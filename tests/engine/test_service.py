@@ -261,3 +261,17 @@ async def test_a_probe_without_a_name_or_one_that_nobody_began_is_refused(client
 
     assert (nameless.status_code, nameless.json()["error"]["problems"][0]["field"]) == (422, "probe")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "probe_not_found")
+
+
+async def test_an_evaluation_comes_row_by_row(world, client):
+    await world.submit("job_a", with_eval=True, steps=2)
+    await world.ended("job_a")
+    whole = (await client.get("/jobs/job_a/evaluations/latest")).json()
+    assert (whole["version"], whole["against"], whole["total"]) == (2, 0, 4)
+    page = (await client.get("/jobs/job_a/evaluations/2", params={"offset": 1, "limit": 2})).json()
+    assert page["rows"] == whole["rows"][1:3]
+    ties = (await client.get("/jobs/job_a/evaluations/2", params={"against": 2})).json()
+    assert {row["change"] for row in ties["rows"]} == {"tie"}
+    refused = [("1", {}, 404), ("x", {}, 404), ("2", {"change": "better"}, 422), ("2", {"limit": 0}, 422), ("2", {"against": 1}, 404)]
+    for version, params, status in refused:
+        assert (await client.get(f"/jobs/job_a/evaluations/{version}", params=params)).status_code == status
