@@ -1,7 +1,8 @@
 """Runs the whole suite in stages: ``python -m tests.run [stage …]``. What ``make test`` and CI call.
 
-Each stage has a deadline and is a pytest run of its own, since what it may import, and on which database it runs, differs. The last
-stage proves that every test of the tree ran in one of them. Nothing is skipped: see ``tests/plugins/nothing_skipped.py``.
+Each stage has a deadline and is a pytest run of its own, since what it may import, and on which database it runs, differs. Those that
+need one core and no quiet run beside each other. The last stage proves that every test of the tree ran in one of them. Nothing is
+skipped: see ``tests/plugins/nothing_skipped.py``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from tests.support import postgres
@@ -28,7 +31,10 @@ PORTAL = ("tests/portal", "tests/tenants")
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """``command``: words after the interpreter. ``tests``: it runs pytest and reports which tests passed."""
+    """``command``: words after the interpreter. ``tests``: it runs pytest and reports which tests passed.
+
+    ``sociable``: it runs beside those next to it in the list that are so too.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -36,6 +42,7 @@ class Stage:
     tests: bool = True
     on_postgres: bool = False
     needs_browser: bool = False
+    sociable: bool = False
 
 
 def pytest_stage(name: str, deadline_seconds: int, *words: str, **more: bool) -> Stage:
@@ -47,10 +54,17 @@ STAGES = (
     Stage(name="style", command=("-m", "ruff", "check", "."), deadline_seconds=60, tests=False),
     Stage(name="format", command=("-m", "ruff", "format", "--check", "."), deadline_seconds=60, tests=False),
     pytest_stage(
-        "unit", 400, *LIGHT, "-m", f"{ELSEWHERE} and not postgres", "tests", *(f"--ignore={path}" for path in (*PORTAL, "tests/browser"))
+        "unit",
+        900,
+        *LIGHT,
+        "-m",
+        f"{ELSEWHERE} and not postgres",
+        "tests",
+        *(f"--ignore={path}" for path in (*PORTAL, "tests/browser")),
+        sociable=True,
     ),
-    pytest_stage("portal", 600, "-m", f"{ELSEWHERE} and not postgres", *PORTAL),
-    pytest_stage("postgres", 600, "-m", ELSEWHERE, *PORTAL, on_postgres=True),
+    pytest_stage("portal", 900, "-m", f"{ELSEWHERE} and not postgres", *PORTAL, sociable=True),
+    pytest_stage("postgres", 900, "-m", ELSEWHERE, *PORTAL, on_postgres=True, sociable=True),
     pytest_stage("engine", 1800, "-m", "engine and not stack and not browser and not soak", "tests"),
     pytest_stage("stack", 600, "-m", "stack and not browser and not soak", "tests"),
     pytest_stage("browser", 900, "-m", "browser and not soak", "tests", needs_browser=True),
@@ -66,20 +80,40 @@ def main(names: list[str]) -> int:
     if any(stage.needs_browser for stage in stages) and not any(map(shutil.which, BROWSERS)):
         print(f"The browser tests need Chromium, and there is none here. This line brings it:\n  {_browser_line()}", file=sys.stderr)
         return 1
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="marlaas-tests-") as scratch:
         ledger = Path(scratch) / "passed"
-        results = [(stage, *_timed(stage, ledger)) for stage in stages]
+        results = [result for together in _waves(stages) for result in _at_once(together, ledger)]
         complete = bool(names) or _everything_ran(ledger)
         passed = len(set(ledger.read_text().splitlines())) if ledger.exists() else 0
-    return _report(results, passed, complete)
+    return _report(results, passed, complete, time.monotonic() - started)
 
 
-def _timed(stage: Stage, ledger: Path) -> tuple[int, float]:
-    print(f"\n=== {stage.name} ===", flush=True)
-    started = time.monotonic()
-    with _database(stage) as environment:
-        status = _run(stage, {**os.environ, **environment, "MARLAAS_TEST_LEDGER": str(ledger)})
-    return status, time.monotonic() - started
+def _waves(stages: Sequence[Stage]) -> list[list[Stage]]:
+    """The stages in their order, those that may run at once together."""
+    return [wave for sociable, run in groupby(stages, lambda stage: stage.sociable) for wave in ([list(run)] if sociable else zip(run))]
+
+
+def _at_once(stages: Sequence[Stage], ledger: Path) -> list[tuple[Stage, int, float]]:
+    """(stage, exit status, seconds) of each, when all are done."""
+    print(f"\n=== {', '.join(stage.name for stage in stages)} ===", flush=True)
+    started, ended = time.monotonic(), {}
+    with contextlib.ExitStack() as all_at_once:
+        processes = {stage: all_at_once.enter_context(_running(stage, ledger, alone=len(stages) == 1)) for stage in stages}
+        while len(ended) < len(stages):
+            time.sleep(0.1)
+            seconds = time.monotonic() - started
+            for stage, process in processes.items():
+                if stage not in ended and (process.poll() is not None or seconds > stage.deadline_seconds):
+                    ended[stage] = (_status(stage, process), seconds)
+    return [(stage, *ended[stage]) for stage in stages]
+
+
+def _status(stage: Stage, process: subprocess.Popen) -> int:
+    if process.returncode is None:
+        print(f"{stage.name}: not done after {stage.deadline_seconds} s", file=sys.stderr)
+        return 124
+    return process.returncode
 
 
 @contextlib.contextmanager
@@ -91,18 +125,27 @@ def _database(stage: Stage) -> Iterator[Mapping[str, str]]:
         yield {"MARLAAS_TEST_DATABASE_URL": url}
 
 
-def _run(stage: Stage, environment: Mapping[str, str]) -> int:
-    """The stage's exit status. It runs in a process group of its own, so that a late or broken stage takes its services with it."""
-    process = subprocess.Popen([sys.executable, *stage.command], cwd=ROOT, env=dict(environment), process_group=0)
-    try:
-        return process.wait(stage.deadline_seconds)
-    except subprocess.TimeoutExpired:
-        print(f"{stage.name}: not done after {stage.deadline_seconds} s", file=sys.stderr)
-        return 124
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+@contextlib.contextmanager
+def _running(stage: Stage, ledger: Path, *, alone: bool) -> Iterator[subprocess.Popen]:
+    """It runs in a process group of its own, so that a late or broken stage takes its services with it."""
+    piped = {} if alone else {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    with _database(stage) as environment:
+        environment = {**os.environ, **environment, "MARLAAS_TEST_LEDGER": str(ledger)}
+        process = subprocess.Popen([sys.executable, *stage.command], cwd=ROOT, env=environment, process_group=0, **piped)
+        teller = threading.Thread(target=_pass_on, args=(process.stdout or (), f"{stage.name:8} | "))
+        teller.start()
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            teller.join(10)
+
+
+def _pass_on(lines: Iterable[str], prefix: str) -> None:
+    for line in lines:
+        print(prefix, line, sep="", end="", flush=True)
 
 
 def _everything_ran(ledger: Path) -> bool:
@@ -119,14 +162,14 @@ def _everything_ran(ledger: Path) -> bool:
     return bool(known) and not missed and collected.returncode == 0
 
 
-def _report(results: list[tuple[Stage, int, float]], passed: int, complete: bool) -> int:
+def _report(results: list[tuple[Stage, int, float]], passed: int, complete: bool, wall_seconds: float) -> int:
     failed = sum(status != 0 for _, status, _ in results) + (not complete)
     print("\n=== summary ===")
     for stage, status, seconds in results:
         print(f"  {'ok  ' if status == 0 else 'FAIL'}  {stage.name:9} {seconds:6.1f} s")
     if not complete:
         print("  FAIL  complete   some test ran in no stage, or did not pass")
-    print(f"  total {sum(seconds for *_, seconds in results):.0f} s")
+    print(f"  total {wall_seconds:.0f} s")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
