@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 
 from engine.errors import NotReady
 from engine.rewards.lab import Lab, LabOrder
@@ -20,6 +20,10 @@ def grading_routes(lab: Lab) -> APIRouter:
     @routes.post("/run", summary="Grade cases, or the adversarial corpus, with one grader; as many as there is time for")
     async def run(order: LabOrder, request: Request) -> dict[str, Any]:
         return await _while_there(request, lab.run(order))
+
+    @routes.post("/runs/{run}/stop", summary="Let go of what is graded for a run just now")
+    async def stop(run: Annotated[str, Path(max_length=64)]) -> dict[str, bool]:
+        return {"stopped": lab.stop(run)}
 
     return routes
 

@@ -53,9 +53,11 @@ class LabOrder(Strict):
     """What to grade: ``cases``, or the adversarial corpus's cases of ``corpus``; from number ``start`` on.
 
     No case begins later than ``begin_seconds`` after the call, and each may take ``case_seconds`` for each of its ``repeats``.
+    ``run``: the name under which it can be stopped.
     """
 
     tenant: Annotated[str, Field(min_length=1, max_length=64)]
+    run: Annotated[str, Field(max_length=64)] = ""
     grader: dict[str, Any]
     cases: Annotated[tuple[LabCase, ...], Field(max_length=MAX_CASES)] = ()
     corpus: Annotated[tuple[Topic, ...], Field(max_length=4)] = ()
@@ -78,6 +80,7 @@ class Lab:
         self._open_pool, self._clock, self._idle_seconds = open_pool, clock, idle_seconds
         self._pool: GraderPool | None = None
         self._running: Counter[str] = Counter()
+        self._works: dict[str, asyncio.Task[list[dict[str, Any]]]] = {}
         self._idle: asyncio.TimerHandle | None = None
         self._leaving: asyncio.Task[None] | None = None
 
@@ -92,9 +95,26 @@ class Lab:
         if answer["busy"]:
             return answer
         async with self._place(order.tenant) as pool:
-            answer["results"] = await _Work(order, grader, cases, pool, self._clock).results()
+            answer["results"] = await self._until_stopped(order.run, _Work(order, grader, cases, pool, self._clock))
             answer["printed"] = (await pool.printed(grader, owner=_owner(order.tenant))).text
         return answer
+
+    def stop(self, run: str) -> bool:
+        """Let go of what is graded for ``run`` just now, which is then answered without results; whether there was anything."""
+        work = self._works.get(run)
+        return work is not None and work.cancel()
+
+    async def _until_stopped(self, run: str, work: _Work) -> list[dict[str, Any]]:
+        task = self._works[run] = asyncio.create_task(work.results())
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if asyncio.current_task().cancelling():
+                raise  # the client has gone
+            return []
+        finally:
+            task.cancel()
+            self._works.pop(run, None)
 
     async def close(self) -> None:
         """Give memory and processes back. Another order opens them anew."""

@@ -92,6 +92,10 @@ def stop_run(tenant: Tenant, user: User, run: LabRun, now: datetime) -> None:
     """What is graded stays. Stopping what has ended is no error."""
     require(tenant, user, Role.MEMBER)
     _end(run, now, LabRun.State.STOPPED, "Stopped. What had been graded by then is shown.")
+    try:
+        engine().stop_grading(run.public_id)
+    except (EngineDown, EngineRefused) as error:
+        log.info("lab_not_stopped_in_engine", run=run.public_id, reason=str(error))  # its slice ends by itself
     run.refresh_from_db()
 
 
@@ -131,6 +135,7 @@ def _advance(run: LabRun, now: datetime, *, case_seconds: float, is_final: bool)
     order = {
         **_order(run, cases),
         "tenant": run.tenant.public_id,
+        "run": run.public_id,
         "grader": run.grader,
         "repeats": run.repeats,
         "begin_seconds": BEGIN_SECONDS,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Watch
+from tests.browser.conftest import PATIENCE_MS, Watch
 from tests.browser.people import Person
 from tests.browser.stack import Stack
 from tests.browser.test_every_page import violations
@@ -34,9 +34,9 @@ def begin_draft(page: Page, source: str, name: str = "Last word") -> None:
 
 
 def run(page: Page, state: str = "done") -> None:
-    page.click("button:has-text('Run')")
-    page.wait_for_url("**run=*")
-    expect(page.locator("#run .panel-head .badge").first).to_have_text(state)
+    with page.expect_navigation(url="**run=*"):
+        page.click("button:has-text('Run')")
+    expect(page.locator("#run .panel-head .badge").first).to_have_text(state, timeout=PATIENCE_MS)
 
 
 def try_text(page: Page, answer: str = "42", item: str = '{"answer": "42"}') -> None:
@@ -130,6 +130,8 @@ def test_a_reward_that_hangs_shows_its_progress_and_is_stopped(visit: Callable[.
     page.click("#run button:has-text('Stop')")
     expect(page.locator("#run .panel-head .badge").first).to_have_text("stopped")
     expect(page.locator("#run")).to_contain_text("What had been graded by then is shown")
+    page.fill("textarea[name=source]", MENDED)
+    run(page)
 
 
 def test_an_engine_that_is_gone_is_said_with_what_to_do(visit: Callable[..., Page], stack: Stack) -> None:

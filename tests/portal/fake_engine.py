@@ -172,6 +172,9 @@ class FakeEngine:
     def _probe_cancel(self, request: httpx.Request, probe: str) -> httpx.Response:
         return self.probes.cancel(request, probe)
 
+    def _stop_grading(self, request: httpx.Request, run: str) -> httpx.Response:
+        return httpx.Response(200, json={"stopped": False})
+
     def _adapter(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
         head = max((e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "step"), default=0)
         wanted = head if version == "latest" else int(version)
@@ -221,6 +224,7 @@ _ROUTES = (
     ("GET", r"/probes/([^/]+)", "_probe_state"),
     ("POST", r"/probes/([^/]+)/cancel", "_probe_cancel"),
     ("POST", "/graders/run", "_grade"),
+    ("POST", r"/graders/runs/([^/]+)/stop", "_stop_grading"),
 )
 
 

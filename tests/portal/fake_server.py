@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,14 +93,22 @@ def application(engine: FakeEngine, player: Player, lab: Lab) -> Any:
         request = await _request(scope, receive)
         if request.url.path == "/events":
             await _wait(engine, player, int(request.url.params["after"]), float(request.url.params.get("wait", 0)))
-        is_trial = request.url.path == "/graders/run"
-        response = await graded(lab, json.loads(request.content)) if is_trial else engine.handle(request)
+        response = await _of_lab(lab, request) or engine.handle(request)
         await player.start_new()
         headers = [(key.lower(), value) for key, value in response.headers.raw]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": response.content})
 
     return app
+
+
+async def _of_lab(lab: Lab, request: httpx.Request) -> httpx.Response | None:
+    """What the real Lab answers; None for all other paths."""
+    if request.url.path == "/graders/run":
+        return await graded(lab, json.loads(request.content))
+    if match := re.fullmatch(r"/graders/runs/([^/]+)/stop", request.url.path):
+        return httpx.Response(200, json={"stopped": lab.stop(match[1])})
+    return None
 
 
 async def _request(scope: dict[str, Any], receive: Any) -> httpx.Request:

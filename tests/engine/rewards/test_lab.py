@@ -114,6 +114,17 @@ async def test_a_tenants_second_order_at_once_is_told_to_come_again_and_another_
     assert not (await lab.run(order()))["busy"]
 
 
+async def test_a_stopped_run_lets_go_at_once_and_its_tenant_goes_on():
+    hanging = Hanging()
+    lab = Lab(lambda: GraderPool(sandbox=hanging))
+    stopped = asyncio.create_task(lab.run(order({"type": "python", "source": PYTHON}, run="lr_1")))
+    await hanging.asked.wait()
+    assert not lab.stop("lr_2")
+    assert lab.stop("lr_1")
+    assert (await stopped)["results"] == []
+    assert not (await lab.run(order()))["busy"]
+
+
 async def test_a_lab_that_nobody_uses_gives_its_processes_back():
     hanging = Hanging()
     hanging.released.set()

@@ -165,6 +165,7 @@ def test_a_stopped_run_takes_nothing_more(world: World, engine: FakeEngine) -> N
     run = begin(world, rows(world.dataset(), count=6))
     done = run.done
     lab.stop_run(world.sums, world.alice, run, now())
+    assert engine.calls[-1] == ("POST", f"/graders/runs/{run.public_id}/stop")
     lab.go_on(run.pk, now())
     run.refresh_from_db()
     assert (run.state, run.done) == ("stopped", done)
