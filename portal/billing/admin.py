@@ -1,0 +1,170 @@
+"""Operators' records of money: plans and limits are edited, credit is granted with its reason, prices are added. The rest is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils import timezone
+from unfold.admin import ModelAdmin
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from portal.billing import ledger, money
+from portal.billing.models import Account, DailyUsage, Entry, Hold, Plan, Price, QuotaOverride
+from tenants.records import ReadOnly
+
+
+class GrantForm(forms.ModelForm):
+    """``key`` is made with the empty form, so that a form sent twice grants once."""
+
+    amount = forms.CharField(widget=UnfoldAdminTextInputWidget, help_text="In whole units, as in 50.00.")
+    key = forms.CharField(widget=forms.HiddenInput, initial=lambda: f"grant-{uuid4().hex}", max_length=64)
+
+    class Meta:
+        model = Entry
+        fields = ("tenant", "reason")
+
+    def clean_amount(self) -> int:
+        try:
+            micros = money.read(self.cleaned_data["amount"])
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+        if micros <= 0:
+            raise ValidationError("must be above 0; to take credit back, reverse its entry (manage.py reverse_entry)")
+        return micros
+
+    def clean_reason(self) -> str:
+        if not (reason := self.cleaned_data["reason"].strip()):
+            raise ValidationError("say why: the tenant reads it")
+        return reason
+
+
+@admin.register(Entry)
+class EntryAdmin(ReadOnly):
+    """Adding one grants credit. An entry is taken back by ``manage.py reverse_entry``."""
+
+    form = GrantForm
+    list_display = (
+        "at",
+        "tenant",
+        "source_type",
+        "source",
+        "step",
+        "attempt",
+        "kind",
+        "quantity",
+        "price_micros",
+        "amount",
+        "reason",
+        "by",
+    )
+    list_filter = ("source_type", "kind")
+    search_fields = ("source", "tenant__name", "reason", "by")
+    list_select_related = ("tenant",)
+
+    @admin.display(description="amount")
+    def amount(self, entry: Entry) -> str:
+        return money.shown(entry.amount_micros)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("billing.add_entry")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return ("tenant", "amount", "reason", "key") if obj is None else self.list_display
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return () if obj is None else self.list_display
+
+    def save_model(self, request: HttpRequest, obj: Entry, form: GrantForm, change: bool) -> None:
+        given = form.cleaned_data
+        entry = ledger.grant(given["tenant"], given["key"], given["amount"], given["reason"], request.user.email, timezone.now())
+        obj.__dict__.update(entry.__dict__)  # what the admin goes on to log is the row as it stands
+
+
+@admin.register(Price)
+class PriceAdmin(ReadOnly):
+    """A price is never changed: add one that holds from a moment to come."""
+
+    list_display = ("kind", "model", "micros_per_million", "effective_from", "set_by")
+    list_filter = ("kind",)
+    fields = ("kind", "model", "micros_per_million", "effective_from")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("billing.add_price")
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any) -> Any:
+        return super().get_form(request, obj, change, **{**options, "form": PriceForm} if obj is None else options)
+
+    def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
+        obj.set_by = request.user.email
+        obj.save()
+
+
+class PriceForm(forms.ModelForm):
+    class Meta:
+        model = Price
+        fields = ("kind", "model", "micros_per_million", "effective_from")
+
+    def clean_effective_from(self) -> Any:
+        """Steps of the past are billed already: a price from back then would hold for late ones only."""
+        if (since := self.cleaned_data["effective_from"]) < timezone.now():
+            raise ValidationError("must lie ahead: what was used before it was known is not charged by it")
+        return since
+
+
+@admin.register(Plan)
+class PlanAdmin(ModelAdmin):
+    list_display = ("name", "key", "running_jobs", "queued_jobs", "tokens_per_month", "storage_bytes", "steps", "rank", "context_tokens")
+
+
+@admin.register(QuotaOverride)
+class QuotaOverrideAdmin(ModelAdmin):
+    list_display = ("tenant", "quota", "limit", "reason")
+    search_fields = ("tenant__name",)
+    autocomplete_fields = ("tenant",)
+
+
+@admin.register(Account)
+class AccountAdmin(ModelAdmin):
+    """Only the plan is chosen here; the sums follow the entries and the holds."""
+
+    list_display = ("tenant", "plan", "balance", "held", "created_at")
+    list_select_related = ("tenant", "plan")
+    search_fields = ("tenant__name",)
+    fields = ("tenant", "plan", "balance", "held", "created_at")
+    readonly_fields = ("tenant", "balance", "held", "created_at")
+
+    @admin.display
+    def balance(self, account: Account) -> str:
+        return money.shown(account.balance_micros)
+
+    @admin.display
+    def held(self, account: Account) -> str:
+        return money.shown(account.held_micros)
+
+    def save_model(self, request: HttpRequest, obj: Account, form: Any, change: bool) -> None:
+        Account.objects.filter(pk=obj.pk).update(plan=obj.plan)  # never the sums: they may have moved since the form was opened
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Hold)
+class HoldAdmin(ReadOnly):
+    list_display = ("job", "tenant", "micros", "budget_micros", "budget_tokens", "stop_code", "stop_reason", "closed_at")
+    list_filter = ("stop_code",)
+    list_select_related = ("job", "tenant")
+
+
+@admin.register(DailyUsage)
+class DailyUsageAdmin(ReadOnly):
+    list_display = ("day", "tenant", "source_type", "source", "model", "kind", "quantity", "amount_micros")
+    list_filter = ("kind", "source_type")
+    list_select_related = ("tenant",)
