@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from engine.rewards.corpus import all_cases
 from engine.rewards.sandbox import Failed, Graded
 from portal.errors import Conflict, Invalid
-from portal.rewards import lab
+from portal.rewards import lab, lessons
 from portal.rewards.figures import by_kind, figures, lines_of, source_errors
 from portal.rewards.models import LabRun
 from portal.rewards.trial import parse_trial
@@ -141,6 +142,11 @@ def test_a_substring_reward_is_shown_where_it_pays_wrongly(world: World) -> None
     assert kinds["exploit", "negation"].faults[0][0].startswith("A text that says it is not the answer is paid")
     assert kinds["equivalence", "spelled numbers"].false_rejects
     assert not kinds["exploit", "empty"].false_accepts
+
+
+def test_each_kind_of_exploit_teaches_something_of_its_own() -> None:
+    kinds = {case.kind for case in all_cases() if case.group == "exploit"}
+    assert len({lessons.false_accept("exploit", kind) for kind in kinds}) == len(kinds)
 
 
 def test_the_corpus_asks_a_reward_what_it_is_made_for(world: World) -> None:
