@@ -75,13 +75,21 @@ class TestEngine:
                     on_step(views[event["job"]])
             return views
 
-    def submission(self, task: str, number: int, *, steps: int = 3, learning_rate: float = 1e-3, prompts: int = 8) -> Submission:
+    def submission(
+        self, task: str, number: int, *, steps: int = 3, learning_rate: float = 1e-3, prompts: int = 8, temperature: float = 1.0
+    ) -> Submission:
         dataset = dataset_of(BlobStore(self.settings.blobs_dir), task, rows=96, seed=number)
         spec = {
             "base_model": self.settings.model,
             "dataset": dataset,
             "grader": {"type": "string_check"},
-            "rollout": {"prompts_per_step": prompts, "group_size": 4, "max_prompt_tokens": 24, "max_new_tokens": 8},
+            "rollout": {
+                "prompts_per_step": prompts,
+                "group_size": 4,
+                "max_prompt_tokens": 24,
+                "max_new_tokens": 8,
+                "temperature": temperature,
+            },
             "lora": {"rank": 8, "alpha": 16},
             "train": {"steps": steps, "learning_rate": learning_rate},
             "seed": number,
