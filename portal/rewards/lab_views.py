@@ -33,8 +33,8 @@ SHOWN_RUNS = 10
 @tenant_page
 def draft(request: HttpRequest, sheet_id: str) -> HttpResponse:
     """``do``: save (also what the page does by itself), check, run or create."""
-    sheet = get_object_or_404(request.tenant.sheets.filter(reward=None), public_id=sheet_id)
-    require(request.tenant, request.user, Role.MEMBER)  # a draft may show a secret that is not stored yet
+    sheet = get_object_or_404(sheets.drafts_of(request.tenant, request.user), public_id=sheet_id)
+    require(request.tenant, request.user, Role.MEMBER)
     if request.method != "POST":
         return _draft_page(request, sheet, _form(request, sheet), _trial_form(request, sheet))
     try:
@@ -91,7 +91,7 @@ def copy(request: HttpRequest, public_id: str) -> HttpResponse:
 @require_POST
 @tenant_page
 def discard(request: HttpRequest, sheet_id: str) -> HttpResponse:
-    sheets.discard(request.tenant, request.user, get_object_or_404(request.tenant.sheets.filter(reward=None), public_id=sheet_id))
+    sheets.discard(request.tenant, request.user, get_object_or_404(sheets.drafts_of(request.tenant, request.user), public_id=sheet_id))
     messages.success(request, "The draft is discarded.")
     return redirect("rewards:list")
 

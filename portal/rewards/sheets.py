@@ -9,6 +9,7 @@ from typing import Any
 
 from django import forms
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from engine.grader_spec import shown
 from portal.errors import Conflict, Invalid
@@ -28,8 +29,8 @@ def new_draft(tenant: Tenant, user: User, fields: Fields, now: datetime) -> Shee
     """Raises ``Invalid`` for more than a sheet holds, ``Conflict`` for too many drafts, ``Forbidden`` for viewers."""
     require(tenant, user, Role.MEMBER)
     kept = _kept(fields)
-    if tenant.sheets.filter(reward=None).count() >= MAX_DRAFTS:
-        raise Conflict([("draft", f"there are {MAX_DRAFTS} drafts already; discard one that nobody needs")])
+    if drafts_of(tenant, user).count() >= MAX_DRAFTS:
+        raise Conflict([("draft", f"you have {MAX_DRAFTS} drafts already; discard one that you do not need")])
     return tenant.sheets.create(fields=kept, created_by=user, created_at=now, changed_at=now)
 
 
@@ -38,6 +39,11 @@ def keep(tenant: Tenant, user: User, sheet: Sheet, fields: Fields, now: datetime
     require(tenant, user, Role.MEMBER)
     sheet.fields, sheet.changed_at = _kept(fields), now
     tenant.sheets.filter(pk=sheet.pk).update(fields=sheet.fields, changed_at=now)
+
+
+def drafts_of(tenant: Tenant, user: User) -> QuerySet[Sheet]:
+    """A person's own: a draft may hold a secret that was typed and is not sealed yet."""
+    return tenant.sheets.filter(reward=None, created_by=user)
 
 
 def sheet_of(tenant: Tenant, user: User, reward: Reward) -> Sheet | None:

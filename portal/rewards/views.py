@@ -11,14 +11,12 @@ from django.views.decorators.http import require_safe
 
 from portal.errors import Invalid
 from portal.pages.access import tenant_page
-from portal.rewards import lab_views
+from portal.rewards import lab_views, sheets
 from portal.rewards.actions import create_reward
 from portal.rewards.examples import items_of, rules
 from portal.rewards.forms import RewardForm
 from portal.rewards.kinds import BY_TYPE, KINDS, facts
 from portal.rewards.models import Reward
-from tenants.access import role_in
-from tenants.models import Role
 
 REWARDS_PER_PAGE = 50
 
@@ -27,8 +25,7 @@ REWARDS_PER_PAGE = 50
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
     page = Paginator(request.tenant.rewards.select_related("created_by"), REWARDS_PER_PAGE).get_page(request.GET.get("page"))
-    drafts = request.tenant.sheets.filter(reward=None) if role_in(request.tenant, request.user) != Role.VIEWER else []
-    return render(request, "rewards/list.html", {"page": page, "drafts": drafts})
+    return render(request, "rewards/list.html", {"page": page, "drafts": sheets.drafts_of(request.tenant, request.user)})
 
 
 @tenant_page
