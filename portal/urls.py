@@ -14,6 +14,7 @@ urlpatterns = [
     path("", include("portal.pages.page_urls")),
     path("datasets/", include(("portal.datasets.page_urls", "datasets"))),
     path("rewards/", include(("portal.rewards.page_urls", "rewards"))),
+    path("", include(("portal.billing.page_urls", "billing"))),
     path("jobs/", include(("portal.jobs.page_urls", "jobs"))),
     path("settings/tokens/", include(("portal.tokens.page_urls", "tokens"))),
     path("accounts/", include("allauth.urls")),

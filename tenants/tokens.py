@@ -20,7 +20,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from tenants.models import ApiToken, Role, Tenant, User
 
 PREFIX = "mrl"
-SCOPES = ("datasets:read", "datasets:write", "rewards:read", "rewards:write", "jobs:read", "jobs:write", "models:read")
+SCOPES = ("datasets:read", "datasets:write", "rewards:read", "rewards:write", "jobs:read", "jobs:write", "models:read", "billing:read")
 DEFAULT_LIFE = timedelta(days=90)
 USE_RECORDED_EVERY = timedelta(minutes=1)
 _FORM = re.compile(r"^mrl_([a-z2-7]{12})_([a-z2-7]{32})([a-z2-7]{7})$")

@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from engine.grader_spec import shown
 from engine.spec import DoctorSpec, EvalSpec, LoraSpec, RolloutSpec, TrainSpec, WarmStart
+from portal.billing import costs
 from portal.datasets.models import Dataset
 from portal.jobs.models import Job
 from portal.rewards.models import Reward
@@ -60,17 +61,22 @@ class JobOut(serializers.ModelSerializer):
     reward = serializers.CharField(source="reward.public_id")
     spec = serializers.SerializerMethodField()
     steps = serializers.IntegerField()
+    cost_micros = serializers.SerializerMethodField()
 
     class Meta:
         model = Job
         fields = (
             *("id", "name", "state", "state_reason", "attribution", "version", "steps", "last_seq"),
-            *("dataset", "reward", "base_model", "spec", "submitted_at", "ended_at"),
+            *("dataset", "reward", "base_model", "spec", "cost_micros", "submitted_at", "ended_at"),
         )
 
     @extend_schema_field(serializers.JSONField())
     def get_spec(self, job: Job) -> dict[str, Any]:
         return {**job.spec, "grader": shown(job.spec["grader"])}
+
+    def get_cost_micros(self, job: Job) -> int:
+        """What it has cost so far, in micro-units."""
+        return costs.of(job)
 
 
 class EventOut(serializers.Serializer):
@@ -186,6 +192,12 @@ def job_request_schema() -> dict[str, Any]:
             "operator's). stand_in: a wait in the place of a tool, for benchmarks.",
             "required": ["type"],
             "properties": {"type": {"type": "string", "enum": ["single_turn", "tools", "stand_in"]}},
+        },
+        "budget": {
+            "type": "object",
+            "description": "The job pauses at a committed step before it goes beyond. micros: money in micro-units; tokens: of all kinds.",
+            "additionalProperties": False,
+            "properties": {name: {"type": "integer", "minimum": 1} for name in ("micros", "tokens")},
         },
         "seed": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     }

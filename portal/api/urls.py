@@ -5,6 +5,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.routers import SimpleRouter
 
 from portal.api import errors, views
+from portal.billing import api as billing
 from portal.datasets.api import Datasets
 from portal.rewards.api import RewardRuns, Rewards
 from portal.rewards.probe_api import Probes
@@ -15,10 +16,14 @@ router.register("rewards", Rewards, basename="reward")
 router.register("reward-runs", RewardRuns, basename="reward-run")
 router.register("probes", Probes, basename="probe")
 router.register("jobs", views.Jobs, basename="job")
+router.register("billing/entries", billing.Entries, basename="billing-entry")
 
 v1 = [
     *router.urls,
     path("models/", views.Models.as_view(), name="models"),
+    path("billing/", billing.Billing.as_view(), name="billing"),
+    path("usage/", billing.Usage.as_view(), name="usage"),
+    path("prices/", billing.Prices.as_view(), name="prices"),
     path("me/", views.Me.as_view(), name="me"),
 ]
 urlpatterns = [

@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from portal import gateway
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
+from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
 from portal.jobs import catalog
 from portal.jobs import evaluation as evaluations
@@ -62,7 +63,7 @@ class Jobs(TenantViews):
     queryset = Job.objects.none()
 
     def get_queryset(self) -> Any:
-        return super().get_queryset().select_related("dataset", "reward")
+        return with_cost(super().get_queryset().select_related("dataset", "reward"))
 
     @documented(
         shapes.JobOut, {**REFUSED, 409: shapes.ErrorOut}, 201, request={"application/json": shapes.job_request_schema()}, parameters=[_KEY]

@@ -40,3 +40,25 @@ class PriceBook:
         return sum(
             price_of(count, dearer if kind == Kind.PREFILL else self.price(kind, model, at)) for kind, count in tokens.items() if count
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listed:
+    """A price as the list shows it, in micro-units for a million; None: none yet. ``model`` "": any without a price of its own."""
+
+    kind: str
+    model: str
+    micros: int | None
+    coming: list[tuple[datetime, int]]
+
+
+def current(now: datetime) -> list[Listed]:
+    """What holds now, prices for all models first, and what is known to come."""
+    listed = []
+    for (model, kind), rows in PriceBook.read().rows.items():
+        holding = next((micros for since, micros in rows if since <= now), None)
+        coming = [(since, micros) for since, micros in rows[::-1] if since > now]
+        if holding is not None or coming:
+            listed.append(Listed(kind=kind, model=model, micros=holding, coming=coming))
+    order = {kind: place for place, kind in enumerate(Kind.values)}
+    return sorted(listed, key=lambda price: (price.model, order[price.kind]))

@@ -14,6 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from portal import gateway
+from portal.billing.costs import cost_of
 from portal.errors import Invalid
 from portal.jobs import actions, catalog, environments, forms, presets, warm_start
 from portal.jobs import evaluation as evaluations
@@ -66,7 +67,7 @@ def new(request: HttpRequest) -> HttpResponse:
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     job = _job(request, public_id)
     origin = warm_start.origin(request.tenant, job.spec)
-    context = {"job": job, "run": _run(job), "spec": job.spec, "completions": _completions(job.spec), "origin": origin}
+    context = {**cost_of(job), "run": _run(job), "spec": job.spec, "completions": _completions(job.spec), "origin": origin}
     return render(request, "jobs/detail.html", context)
 
 

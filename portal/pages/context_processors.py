@@ -14,6 +14,7 @@ _NAV = (
     ("jobs:list", "Jobs", "jobs", "jobs"),
     ("datasets:list", "Datasets", "datasets", "datasets"),
     ("rewards:list", "Rewards", "rewards", "rewards"),
+    ("billing:usage", "Usage", "usage", "billing"),
     ("tokens:list", "API tokens", "tokens", "tokens"),
 )
 

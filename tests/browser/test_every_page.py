@@ -16,7 +16,7 @@ from tests.browser.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-OPEN = ("/accounts/login/", "/accounts/signup/", "/accounts/password/reset/")
+OPEN = ("/accounts/login/", "/accounts/signup/", "/accounts/password/reset/", "/prices/")
 OWN = (
     "/",
     "/jobs/",
@@ -40,6 +40,9 @@ OWN = (
     "/rewards/{reward}/lab/",
     "/rewards/{reward}/probe/",
     "/rewards/{probed}/probe/",
+    "/usage/",
+    "/usage/?show=tokens",
+    "/prices/",
     "/settings/tokens/",
     "/settings/tokens/new/",
     "/accounts/email/",

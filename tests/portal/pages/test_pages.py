@@ -27,6 +27,7 @@ OWN_PAGES = (
     "/datasets/import/",
     "/rewards/",
     "/rewards/new/",
+    "/usage/",
     "/settings/tokens/",
     "/settings/tokens/new/",
 )

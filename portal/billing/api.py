@@ -1,0 +1,144 @@
+"""/api/v1/billing, /usage and /prices: what the usage page shows, for programs. All money is in micro-units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema_view
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.generics import GenericAPIView
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.api.auth import tenant_of
+from portal.api.views import REFUSED, documented
+from portal.billing import ledger, prices, quotas, usage
+from portal.billing.models import Entry
+from portal.errors import Invalid
+
+_BY = ("day", "source", "model", "kind")
+_MONTH = OpenApiParameter("month", str, description="As in 2026-11 (UTC); this month unless given.")
+_GROUP = OpenApiParameter("by", str, enum=_BY, description="What the rows are sums by; day unless given. A source is mostly a job.")
+
+
+class QuotaOut(serializers.Serializer):
+    quota = serializers.CharField()
+    used = serializers.IntegerField()
+    limit = serializers.IntegerField(allow_null=True)
+
+
+class HoldOut(serializers.Serializer):
+    job = serializers.CharField(source="job.public_id")
+    micros = serializers.IntegerField()
+    budget_micros = serializers.IntegerField(allow_null=True)
+    budget_tokens = serializers.IntegerField(allow_null=True)
+    stop_code = serializers.CharField(help_text="credit, budget or quota where billing asked the job to pause; else empty.")
+    stop_reason = serializers.CharField()
+
+
+class BillingOut(serializers.Serializer):
+    currency = serializers.CharField()
+    balance_micros = serializers.IntegerField()
+    held_micros = serializers.IntegerField()
+    available_micros = serializers.IntegerField()
+    plan = serializers.CharField()
+    quotas = QuotaOut(many=True)
+    holds = HoldOut(many=True)
+
+
+class UsedOut(serializers.Serializer):
+    name = serializers.CharField()
+    tokens = serializers.IntegerField()
+    cost_micros = serializers.IntegerField(source="micros")
+    kinds = serializers.SerializerMethodField()
+
+    def get_kinds(self, used: usage.Used) -> dict[str, dict[str, int]]:
+        return {kind: {"quantity": quantity, "cost_micros": micros} for kind, (quantity, micros) in used.by_kind.items()}
+
+
+class UsageOut(serializers.Serializer):
+    month = serializers.CharField()
+    by = serializers.CharField()
+    rows = UsedOut(many=True)
+    total = UsedOut()
+
+
+class EntryOut(serializers.ModelSerializer):
+    class Meta:
+        model = Entry
+        fields = (
+            *("id", "at", "source_type", "source", "step", "attempt", "kind", "model", "quantity", "price_micros", "amount_micros"),
+            *("reason", "reverses"),
+        )
+
+
+class PriceOut(serializers.Serializer):
+    kind = serializers.CharField()
+    model = serializers.CharField(help_text="Empty: every model without a price of its own.")
+    micros_per_million = serializers.IntegerField(source="micros", allow_null=True)
+
+
+class PricesOut(serializers.Serializer):
+    currency = serializers.CharField()
+    prices = PriceOut(many=True)
+
+
+class Billing(GenericAPIView):
+    noun = "billing"
+
+    @documented(BillingOut, REFUSED)
+    def get(self, request: Request) -> Response:
+        """Balance, what is set aside for open jobs, and the plan's limits."""
+        tenant, now = tenant_of(request), timezone.now()
+        account = ledger.account_of(tenant, now)
+        answer = {
+            "currency": settings.CURRENCY,
+            "balance_micros": account.balance_micros,
+            "held_micros": account.held_micros,
+            "available_micros": account.available_micros,
+            "plan": account.plan.key,
+            "quotas": quotas.uses(tenant, now),
+            "holds": tenant.holds.filter(closed_at=None).select_related("job"),
+        }
+        return Response(BillingOut(answer).data)
+
+
+class Usage(GenericAPIView):
+    noun = "billing"
+
+    @documented(UsageOut, REFUSED, parameters=[_MONTH, _GROUP])
+    def get(self, request: Request) -> Response:
+        """One month's tokens and cost, by day, job, model or kind."""
+        month = usage.month_of(request.query_params.get("month"), timezone.now())
+        by = request.query_params.get("by", "day")
+        if by not in _BY:
+            raise Invalid([("by", f"choose among {', '.join(_BY)}")])
+        sums = usage.by(tenant_of(request), month, by)
+        return Response(UsageOut({"month": month.key, "by": by, "rows": sums, "total": usage.total(sums)}).data)
+
+
+@extend_schema_view(list=documented(EntryOut(many=True), REFUSED))
+class Entries(mixins.ListModelMixin, viewsets.GenericViewSet):
+    """Each entry of the ledger, newest first: usage below 0, credit above, reversals with the entry that they take back."""
+
+    noun = "billing"
+    serializer_class = EntryOut
+    queryset = Entry.objects.none()
+
+    def get_queryset(self) -> Any:
+        return tenant_of(self.request).entries.all()
+
+
+class Prices(GenericAPIView):
+    """For everybody."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @documented(PricesOut, {})
+    def get(self, request: Request) -> Response:
+        """What a million tokens of each kind cost now."""
+        return Response(PricesOut({"currency": settings.CURRENCY, "prices": prices.current(timezone.now())}).data)

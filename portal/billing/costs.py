@@ -1,0 +1,33 @@
+"""What jobs have cost so far, reversals taken off, from the daily sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import BigIntegerField, OuterRef, Subquery, Sum
+from django.db.models.functions import Coalesce
+
+from portal.billing import gate
+from portal.billing.models import DailyUsage, Hold
+from portal.jobs.models import Job
+
+
+def with_cost(jobs: Any) -> Any:
+    """``jobs`` (a queryset), each with ``cost_micros``; one query for all."""
+    used = DailyUsage.objects.filter(tenant=OuterRef("tenant"), source=OuterRef("public_id")).order_by().values("source")
+    total = Subquery(used.annotate(total=-1 * Sum("amount_micros")).values("total"), output_field=BigIntegerField())
+    return jobs.annotate(cost_micros=Coalesce(total, 0))
+
+
+def of(job: Job) -> int:
+    """In micro-units."""
+    known = getattr(job, "cost_micros", None)
+    if known is not None:
+        return known
+    return -int(DailyUsage.objects.filter(tenant=job.tenant_id, source=job.public_id).aggregate(total=Sum("amount_micros"))["total"] or 0)
+
+
+def cost_of(job: Job) -> dict[str, Any]:
+    """What the run page shows: the job, its hold, its cost and its tokens."""
+    micros, tokens = gate.spent(job)
+    return {"job": job, "hold": Hold.objects.filter(job=job).first(), "cost": micros, "tokens": tokens}
