@@ -68,7 +68,7 @@ class PlainLoop:
         with torch.no_grad():
             old = [plain_logprobs(self.model, t, temperature) for t in trajectories]
             with self.model.disable_adapter():
-                base = [plain_logprobs(self.model, t, temperature) for t in trajectories]
+                base = [plain_logprobs(self.model, t, temperature) for t in trajectories] if train.kl_coefficient else old
         losses = []
         updates = updates or [range(len(trajectories))]
         parts = len(updates) // train.epochs

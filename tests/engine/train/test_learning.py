@@ -56,8 +56,8 @@ class Sampler:
         return self.tokenizer.encode(prompt), ids[:end], logprobs[:end], self.tokenizer.decode(ids[:end], skip_special_tokens=True)
 
 
-def roll_out(sampler: Sampler, chosen: list[dict], version: int) -> RolloutBatch:
-    items = [(row, sample, item) for row, item in enumerate(chosen) for sample in range(GROUP)]
+def roll_out(sampler: Sampler, chosen: list[dict], version: int, *, group: int = GROUP) -> RolloutBatch:
+    items = [(row, sample, item) for row, item in enumerate(chosen) for sample in range(group)]
     drawn = sampler.sample([item["prompt"] for _, _, item in items])
     trajectories = [
         Trajectory(
@@ -77,7 +77,7 @@ def roll_out(sampler: Sampler, chosen: list[dict], version: int) -> RolloutBatch
         )
         for (row, sample, item), (prompt_ids, ids, logprobs, text) in zip(items, drawn, strict=True)
     ]
-    return RolloutBatch(job="a", policy_version=version, attempt=1, group_size=GROUP, trajectories=trajectories)
+    return RolloutBatch(job="a", policy_version=version, attempt=1, group_size=group, trajectories=trajectories)
 
 
 def test_reinforcement_lifts_the_sampled_reward_and_stays_on_policy(one_rank, tmp_path):
