@@ -61,6 +61,14 @@ def test_the_page_of_a_job_without_evaluations_says_so(world: World, engine: Fak
     assert answer.status_code == 404 and "Nothing is evaluated yet" in answer.content.decode()
 
 
+def test_the_start_alone_is_compared_with_nothing(world: World, engine: FakeEngine) -> None:
+    job = world.job()
+    engine.jobs[job.public_id] = job.submission.body
+    tell(engine, job, "eval", **fake_script.eval_event(job.public_id, job.spec, 0))
+    html = page(world, job).content.decode()
+    assert "Nothing to compare with yet" in html and "The same on every row" not in html
+
+
 def test_a_version_that_was_not_evaluated_leads_to_one_that_was(world: World, job: Job) -> None:
     answer = page(world, job, "7")
     assert answer.status_code == 404 and f"/jobs/{job.public_id}/evaluation/latest/" in answer.content.decode()
