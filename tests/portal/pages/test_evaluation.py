@@ -119,7 +119,9 @@ def test_the_api_gives_rows_in_pages(world: World, job: Job) -> None:
     assert {row["change"] for row in losses["rows"]} <= {"loss"}
 
 
-@pytest.mark.parametrize(("query", "param"), [({"change": "better"}, "change"), ({"offset": "-1"}, "offset"), ({"against": "x"}, "against")])
+@pytest.mark.parametrize(
+    ("query", "param"), [({"change": "better"}, "change"), ({"offset": "-1"}, "offset"), ({"against": "x"}, "against")]
+)
 def test_a_bad_question_is_refused_by_name(world: World, job: Job, query: dict[str, str], param: str) -> None:
     answer = world.api(world.bob).get(f"/api/v1/jobs/{job.public_id}/evaluations/30/", query)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
