@@ -9,6 +9,7 @@ from django import forms
 from django.forms.boundfield import BoundField
 
 from engine.spec import ModelInfo
+from portal.billing import budget_form
 from portal.jobs import environments, warm_start
 from portal.jobs.fields import field_of
 from portal.jobs.knobs import SECTIONS, knobs
@@ -33,7 +34,7 @@ class JobForm(forms.Form):
             self.fields[knob.path] = field_of(knob)
         self.fields["doctor.pause_on"].choices = [(code, code.replace("_", " ")) for code, _ in self.fields["doctor.pause_on"].choices]
         self.fields |= environments.fields(tenant, models)
-        self.fields |= _origin_fields()
+        self.fields |= _origin_fields() | budget_form.fields()
         self.fields["warm_start.job"].choices = warm_start.choices(tenant, self["warm_start.job"].value() or "")
 
     def basic(self) -> list[BoundField]:
@@ -44,6 +45,9 @@ class JobForm(forms.Form):
 
     def origin(self) -> list[BoundField]:
         return [self["warm_start.job"], self["warm_start.version"]]
+
+    def budget(self) -> list[BoundField]:
+        return [self[name] for name in budget_form.fields()]
 
     def tools(self) -> list[BoundField]:
         """The fields of a tool loop, in reading order."""
@@ -56,11 +60,11 @@ class JobForm(forms.Form):
         """What was typed as the nested request that ``create_job`` takes; an empty field is left out, so that the spec's default holds."""
         nested: dict[str, Any] = {section: {} for section in SECTIONS}
         for path, value in self.cleaned_data.items():
-            if value in (None, "", []) or path.startswith((environments.SECTION, warm_start.SECTION)):
+            if value in (None, "", []) or path.startswith((environments.SECTION, warm_start.SECTION, budget_form.SECTION)):
                 continue
             section, _, name = path.rpartition(".")
             (nested[section] if section else nested)[name] = value
-        return {**nested, **environments.raw(self.cleaned_data), **_origin(self.cleaned_data)}
+        return {**nested, **environments.raw(self.cleaned_data), **_origin(self.cleaned_data), **budget_form.raw(self.cleaned_data)}
 
     def refuse(self, problems: Sequence[tuple[str, str]]) -> None:
         """Put each of the door's problems beside the field that it is about."""
