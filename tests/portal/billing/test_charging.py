@@ -219,3 +219,21 @@ def test_a_step_after_the_end_is_billed_all_the_same(run: Run) -> None:
     run.store()
     assert run.bill() == billed(1)
     assert sound(run)
+
+
+def test_a_crash_of_the_engine_bills_each_committed_step_once(run: Run) -> None:
+    """It dies while step 2 rolls out, its next epoch redoes that as attempt 2, dies after the batch, and trains it in a third epoch."""
+    run.ready(0)
+    run.step(1)
+    run.tell("rollout_started", version=1, attempt=1)
+    run.store()
+    run.engine.epoch = 2
+    run.tell("rollout_lost", version=1, attempt=1, reason="the manager restarted", attribution="platform")
+    run.ready(1, attempt=2)
+    run.store()
+    run.engine.epoch = 3
+    run.tell("train_started", version=1, attempt=2)
+    run.step(2, attempt=2)
+    run.store()
+    assert run.bill() == {**billed(1), **billed(2, 2)}
+    assert run.account.balance_micros == 100_000_000 - 2 * STEP_MICROS

@@ -1,0 +1,57 @@
+"""deploy/BILLING.md promises tenants what is billed when: each row has its tests, and each number is the code's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from portal.billing import gate
+from portal.billing.models import MILLION, Kind
+from portal.billing.setup import DEFAULT_PRICES
+from tests.portal.billing import test_charging as charging
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "deploy" / "BILLING.md").read_text()
+ENDS = charging.test_what_was_sampled_before_the_end_is_billed_only_if_the_end_was_the_tenants_doing
+CASES = {
+    "A step commits": charging.test_a_committed_step_is_billed_by_kind,
+    "The same report arrives twice": charging.test_an_event_that_comes_twice_changes_nothing,
+    "No group of the step carries a signal": charging.test_training_that_taught_nothing_is_free_and_says_why,
+    "The gradient was not finite, and the step was skipped": charging.test_training_that_taught_nothing_is_free_and_says_why,
+    "The platform failed a step": charging.test_a_step_that_the_platform_failed_is_free,
+    "A batch is lost and sampled again": charging.test_an_attempt_that_was_lost_is_free_and_the_next_is_billed,
+    "A training is lost and done again from the same batch": charging.test_a_training_that_is_repeated_is_billed_once,
+    "The engine crashes, and the job resumes": charging.test_a_crash_of_the_engine_bills_each_committed_step_once,
+    "You cancel": ENDS,
+    "Your reward, or your configuration, ends the job": ENDS,
+    "The platform ends the job": ENDS,
+    "The engine refuses the job": charging.test_a_job_that_the_engine_refused_costs_nothing_and_frees_its_hold,
+    "An evaluation": charging.test_an_evaluation_is_billed_once_per_version,
+    "A report arrives late": charging.test_a_late_event_costs_what_it_cost_when_it_happened,
+    "The job is older than billing on this installation": charging.test_a_job_that_is_older_than_billing_is_not_billed,
+}
+
+
+def first_cells(heading: str) -> list[str]:
+    table = TEXT.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return [row.split("|")[1].strip() for row in table.splitlines() if row.startswith("|")][2:]
+
+
+def test_each_case_of_the_table_has_its_test_and_each_test_its_row() -> None:
+    assert first_cells("What is billed when") == list(CASES)
+
+
+def test_every_kind_of_token_is_explained() -> None:
+    assert first_cells("What is counted") == [kind.label.lower() for kind in Kind if kind != Kind.STORAGE]
+
+
+def test_the_prices_in_the_text_are_those_of_a_new_installation() -> None:
+    line = next(line for line in TEXT.splitlines() if line.startswith("Prices for a million"))
+    told = dict(re.findall(r"(?:: |, )([a-z ]+) (\d+\.\d+)", line))
+    assert {name: round(float(price) * MILLION) for name, price in told.items()} == {
+        Kind(kind).label.lower(): micros for kind, micros in DEFAULT_PRICES.items()
+    }
+
+
+def test_the_text_says_how_many_steps_are_covered() -> None:
+    assert set(re.findall(r"(\d+) steps", TEXT)) == {str(gate.STEPS_AHEAD)}
