@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from engine.spec import Submission
+from engine.spec import JobSpec, Submission
 
 WAIT_SECONDS = 20.0
 CALL_SECONDS = 90.0
@@ -69,6 +69,14 @@ class EngineClient:
         """A page of what ``job`` sampled from ``version``."""
         parameters = {"version": version, "offset": offset, "limit": limit}
         return _checked(await self._http.get(f"/jobs/{job}/rollouts", params=parameters))
+
+    async def probe(self, probe: str, *, tenant: str, spec: JobSpec, rows: int) -> dict[str, Any]:
+        """Let the base model try ``rows`` rows; the same again answers how far it is."""
+        body = {"probe": probe, "tenant": tenant, "spec": spec.model_dump(mode="json"), "rows": rows}
+        return _checked(await self._http.post("/probes", json=body))
+
+    async def probe_state(self, probe: str) -> dict[str, Any]:
+        return _checked(await self._http.get(f"/probes/{probe}"))
 
     async def events(self, after: int, *, wait_seconds: float = WAIT_SECONDS, limit: int = 1000) -> dict[str, Any]:
         return _checked(await self._http.get("/events", params={"after": after, "wait": wait_seconds, "limit": limit}))

@@ -62,7 +62,7 @@ class ProbeForm(forms.Form):
         """Put each problem beside the field that it is about; a rule about several names the one to change at its beginning."""
         for path, message in refusal.problems:
             named = [name for name in self.fields if path == name or message.startswith(f"{name} ")]
-            self.add_error(named[0] if named else None, message)
+            self.add_error(named[0] if named else None, message.replace("Input should be", "Must be", 1))
 
 
 def starting_values(models: Sequence[ModelInfo]) -> dict[str, Any]:
