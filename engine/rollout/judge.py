@@ -18,8 +18,8 @@ from engine.rewards.graders import JUDGE, GradingFailed
 from engine.rewards.judge import JudgeReply, Messages
 from engine.rollout.sampling import ROLLOUT_PRIORITY, SampleParams, Sampler, Tokens
 
-# Room for a verdict behind its reason; without an end to the reason a small model never comes to the verdict.
-MAX_REASON_CHARACTERS = 200
+# Without an end to the reason a small model never comes to the verdict; a character takes four tokens where tokens are bytes.
+MAX_REASON_CHARACTERS, TOKENS_PER_CHARACTER, VERDICT_TOKENS = 200, 4, 64
 FEWEST_ANSWER_TOKENS = 8
 
 
@@ -40,13 +40,14 @@ class BaseJudge:
         if room < FEWEST_ANSWER_TOKENS:
             words = f"the judge's prompt has {len(prompt_ids)} tokens, and the base model reads {self._context_tokens}"
             raise GradingFailed(JUDGE, f"{words} with its answer; shorten it")
+        most = min(params.max_completions_tokens, room)
         wanted = SampleParams(
-            max_new_tokens=min(params.max_completions_tokens, room),
+            max_new_tokens=most,
             temperature=params.temperature,
             top_p=params.top_p,
             seed=_seed(prompt_ids) if params.seed is None else params.seed,
             priority=self._priority,
-            json_schema=json.dumps(_short(schema)),
+            json_schema=json.dumps(_short(schema, most)),
         )
         base = AdapterRef(tenant=owner, job="judge", version=0, load_id=0, base=True)
         try:
@@ -64,11 +65,12 @@ class BaseJudge:
         """The sampler is not its own."""
 
 
-def _short(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """``schema`` with an end to the reason."""
+def _short(schema: Mapping[str, Any], most_tokens: int) -> dict[str, Any]:
+    """``schema`` with an end to the reason, so that the verdict behind it fits into ``most_tokens``."""
     properties = dict(schema.get("properties", {}))
     if "reason" in properties:
-        properties["reason"] = {**properties["reason"], "maxLength": MAX_REASON_CHARACTERS}
+        fits = max(0, (most_tokens - VERDICT_TOKENS) // TOKENS_PER_CHARACTER)
+        properties["reason"] = {**properties["reason"], "maxLength": min(MAX_REASON_CHARACTERS, fits)}
     return {**schema, "properties": properties}
 
 

@@ -45,6 +45,14 @@ async def test_the_answer_is_held_to_the_verdicts_shape_with_an_end_to_its_reaso
     assert (params.temperature, params.top_p, params.seed) == (0.5, 0.9, 7)
 
 
+@pytest.mark.parametrize(("tokens", "characters"), [(1024, 200), (164, 25), (32, 0)])
+async def test_the_reason_ends_where_the_verdict_still_fits(tokens, characters):
+    sampler = FakeSampler()
+    await complete(judge(sampler), max_completions_tokens=tokens)
+
+    assert json.loads(sampler.asked[0][2].json_schema)["properties"]["reason"]["maxLength"] == characters
+
+
 async def test_one_question_has_one_seed_and_another_one_another():
     sampler = FakeSampler()
     for text in ("a", "a", "b"):

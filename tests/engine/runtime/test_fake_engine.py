@@ -64,7 +64,7 @@ def test_a_trial_in_the_lab_can_be_judged_by_the_base_model(engine):
     headers = {"Authorization": f"Bearer {engine.settings.secret()}"}
     answer = httpx.post(f"{engine.settings.engine_url}/graders/run", json=order, headers=headers, timeout=60).json()
 
-    assert [result["reward"] for result in answer["results"]] == [1.0], answer
+    assert {outcome["reward"] for result in answer["results"] for outcome in result["outcomes"]} == {1.0}, answer
 
 
 def test_production_does_not_start_behind_weaker_walls(tmp_path):
