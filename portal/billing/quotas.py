@@ -15,6 +15,7 @@ from portal.errors import Conflict
 from portal.jobs.models import OPEN_STATES
 from tenants.models import Tenant
 
+_LABELS = {"open_jobs": "open jobs", "tokens_per_month": "tokens this month", "storage_bytes": "storage"}
 _SPEC_FIELDS = {"steps": "train.steps", "rank": "lora.rank", "context_tokens": "rollout.max_new_tokens"}
 
 
@@ -32,7 +33,7 @@ class Use:
 
     @property
     def label(self) -> str:
-        return self.quota.replace("_", " ")
+        return _LABELS[self.quota]
 
     @property
     def share(self) -> int | None:
