@@ -30,6 +30,8 @@ def begin_draft(page: Page, source: str, name: str = "Last word") -> None:
     page.fill("textarea[name=source]", source)
     page.wait_for_url("**/rewards/drafts/*/")
     expect(page.locator("#kept")).to_contain_text("Kept")
+    page.click("button:has-text('Try it in the Lab')")
+    expect(page.get_by_role("button", name="Check")).to_be_visible()
 
 
 def run(page: Page, state: str = "done") -> None:
