@@ -99,7 +99,7 @@ def _obstacle(job: Job, hold: Hold, now: datetime) -> Obstacle | None:
     tokens = steps * sum(hold.step_tokens.values())
     if over := _over_budget(job, hold, needed, tokens):
         return Obstacle(code="budget", reason=over)
-    if over := quotas.month_obstacle(hold.tenant, quotas.limits(hold.tenant, now)["tokens_per_month"], tokens, now):
+    if over := quotas.month_obstacle(hold.tenant, quotas.limits(hold.tenant)["tokens_per_month"], tokens, now):
         return Obstacle(code="quota", reason=over)
     if not holds.raise_to(hold, needed, now):
         available = ledger.account_of(hold.tenant, now).available_micros

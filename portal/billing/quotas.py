@@ -9,8 +9,8 @@ from django.db.models import Sum
 from django.db.models.functions import Coalesce
 
 from engine.spec import JobSpec
-from portal.billing import ledger
-from portal.billing.models import QUOTAS, TOKEN_KINDS
+from portal.billing import setup
+from portal.billing.models import QUOTAS, TOKEN_KINDS, Account
 from portal.errors import Conflict
 from portal.jobs.models import OPEN_STATES
 from tenants.models import Tenant
@@ -41,16 +41,17 @@ class Use:
         return None if not self.limit else min(100, 100 * self.used // self.limit)
 
 
-def limits(tenant: Tenant, now: datetime) -> dict[str, int | None]:
-    """Every quota's limit; None: no limit."""
-    plan = ledger.account_of(tenant, now).plan
+def limits(tenant: Tenant) -> dict[str, int | None]:
+    """Every quota's limit; None: no limit. A tenant without an account yet will have the default plan."""
+    account = Account.objects.select_related("plan").filter(tenant=tenant).first()
+    plan = account.plan if account else setup.default_plan()
     own = {override.quota: override.limit for override in tenant.quota_overrides.all()}
     return {name: own[name] if name in own else getattr(plan, name) for name in QUOTAS}
 
 
 def uses(tenant: Tenant, now: datetime) -> list[Use]:
     """The quotas that fill up, as they stand."""
-    allowed = limits(tenant, now)
+    allowed = limits(tenant)
     return [
         Use(quota="open_jobs", limit=_sum(allowed["running_jobs"], allowed["queued_jobs"]), used=open_jobs(tenant)),
         Use(quota="tokens_per_month", limit=allowed["tokens_per_month"], used=tokens_this_month(tenant, now)),
@@ -72,20 +73,25 @@ def spec_problems(allowed: dict[str, int | None], spec: JobSpec) -> list[tuple[s
 
 def admit(tenant: Tenant, step_tokens: int, now: datetime) -> None:
     """Raise ``QuotaExceeded`` when the newest job, whose first steps take ``step_tokens`` tokens at most, is one too many."""
-    allowed = limits(tenant, now)
+    allowed = limits(tenant)
     problems = []
     waiting = _sum(allowed["running_jobs"], allowed["queued_jobs"])
     if waiting is not None and (count := open_jobs(tenant)) > waiting:
         problems.append(
             ("quota.queued_jobs", f"{count - 1:,} jobs run or wait, your plan allows {waiting:,}; wait for one to end{_OR_ASK}")
         )
-    if allowed["storage_bytes"] is not None and (stored := stored_bytes(tenant)) > allowed["storage_bytes"]:
-        told = f"your datasets take {stored:,} bytes, your plan allows {allowed['storage_bytes']:,}; delete some{_OR_ASK}"
-        problems.append(("quota.storage_bytes", told))
+    if full := _storage_obstacle(tenant, allowed["storage_bytes"], 0):
+        problems.append(("quota.storage_bytes", full))
     if lacking := month_obstacle(tenant, allowed["tokens_per_month"], step_tokens, now):
         problems.append(("quota.tokens_per_month", lacking))
     if problems:
         raise QuotaExceeded(problems)
+
+
+def admit_bytes(tenant: Tenant, more: int) -> None:
+    """Raise ``QuotaExceeded`` when ``more`` bytes of datasets do not fit."""
+    if full := _storage_obstacle(tenant, limits(tenant)["storage_bytes"], more):
+        raise QuotaExceeded([("quota.storage_bytes", full)])
 
 
 def month_obstacle(tenant: Tenant, limit: int | None, more: int, now: datetime) -> str:
@@ -110,6 +116,13 @@ def stored_bytes(tenant: Tenant) -> int:
     """Of all versions of all datasets, as stored."""
     sizes = tenant.datasets.aggregate(total=Sum(Coalesce("train_bytes", 0) + Coalesce("eval_bytes", 0)))
     return int(sizes["total"] or 0)
+
+
+def _storage_obstacle(tenant: Tenant, limit: int | None, more: int) -> str:
+    if limit is None or (stored := stored_bytes(tenant)) + more <= limit:
+        return ""
+    asked = f", this one {more:,} more" if more else ""
+    return f"your datasets take {stored:,} bytes{asked}, and your plan allows {limit:,}{_OR_ASK}"
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from engine.blobs import BlobStore
+from portal.billing import quotas
 from portal.datasets import canonical, mapping, validate
 from portal.datasets.findings import MAX_LISTED
 from portal.datasets.mapping import Mapping
@@ -104,6 +105,7 @@ def check_order(tenant: Tenant, user: User, name: str, plan: Plan) -> None:
         problems.append(("series", f"there is no dataset {plan.series[:40]!a}"))
     if problems:
         raise Invalid(problems)
+    quotas.admit_bytes(tenant, 1)
 
 
 def store(
@@ -123,6 +125,7 @@ def store(
     train, held_out = checking.train, checking.held_out
     split = {"eval_share": plan.eval_share, "seed": plan.seed, "held_out": held_out}
     parts = canonical.write(train, BlobStore(settings.BLOBS_DIR), **split, progress=progress)
+    quotas.admit_bytes(tenant, parts.train.bytes + (parts.eval.bytes if parts.eval else 0))
     recipe = {**plan.as_dict(), "mapping": train.mapping.as_dict(), "origin": origin or {}, "eval_file": held_out is not None}
     columns = [column for column in train.columns if held_out is None or column in held_out.columns]
     fields = {"name": clean_name(name)[0], "columns": columns, "report": report, "recipe": recipe, "created_by": user}

@@ -56,7 +56,7 @@ def check(tenant: Tenant, raw: Any, now: datetime) -> Order:
     spec = _spec(asked, dataset, reward, problems, now)
     if spec is not None:
         problems += warm_start.problems_of(tenant, spec)
-        problems += quotas.spec_problems(quotas.limits(tenant, now), spec)
+        problems += quotas.spec_problems(quotas.limits(tenant), spec)
     budget = budgets.parse(raw.get("budget"), problems)
     if dataset and reward:
         problems += templates.problems(reward.grader, dataset.columns)
@@ -82,7 +82,7 @@ def ask_engine(spec: JobSpec) -> None:
 
 
 def submission(tenant: Tenant, spec: JobSpec, now: datetime) -> Submission:
-    cap = quotas.limits(tenant, now)["running_jobs"]
+    cap = quotas.limits(tenant)["running_jobs"]
     return Submission(tenant=tenant.public_id, submitted_at=now, weight=tenant.weight, running_cap=cap, spec=spec)
 
 

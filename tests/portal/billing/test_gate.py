@@ -9,6 +9,7 @@ import pytest
 from engine.spec import parse_job
 from portal.billing import gate, ledger, quotas, worst
 from portal.billing.models import Account, Hold, QuotaOverride
+from portal.datasets.actions import Plan, check_order
 from portal.errors import Invalid
 from portal.jobs import actions, door
 from portal.jobs.models import Job, JobCommand, State
@@ -241,3 +242,14 @@ def test_the_months_tokens_are_looked_at_after_each_step_and_begin_anew_with_the
     with pytest.raises(quotas.QuotaExceeded):
         actions.resume_job(world.sums, world.alice, run.job, NOW)
     actions.resume_job(world.sums, world.alice, run.job, NOW + timedelta(days=31))
+
+
+def test_a_dataset_that_the_plan_has_no_room_for_is_refused_before_and_after_its_upload(world: World) -> None:
+    limit(world, "storage_bytes", 100)
+    with pytest.raises(quotas.QuotaExceeded, match=r"take 0 bytes, this one [0-9,]+ more, and your plan allows 100, or ask your operator"):
+        world.dataset()
+    limit(world, "storage_bytes", 10**6)
+    stored = world.dataset()
+    limit(world, "storage_bytes", stored.train_bytes + stored.eval_bytes)
+    with pytest.raises(quotas.QuotaExceeded):
+        check_order(world.sums, world.alice, "more", Plan())
