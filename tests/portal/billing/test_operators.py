@@ -11,6 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from portal import env
 from portal.billing import ledger, money
 from portal.billing.models import Account, Entry, Plan, Price
 from tenants.models import User
@@ -125,3 +126,12 @@ def test_the_check_names_an_account_that_does_not_add_up(world: World) -> None:
     Account.objects.update(held_micros=1)
     with pytest.raises(SystemExit):
         run("check_billing")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("STARTING_CREDIT", "1.0000001"), ("STARTING_CREDIT", "-1"), ("STARTING_CREDIT", "NaN"), ("CURRENCY", "usd")]
+)
+def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"MARLAAS_{name}", value)
+    with pytest.raises(env.BadSettings, match=f"MARLAAS_{name}"):
+        env.load()
