@@ -56,7 +56,7 @@ class Meter:
     def batch(self, ready: dict[str, Any], at: datetime, *, reason: str) -> list[Line]:
         """A sampled batch (the data of ``rollout_ready``) that no step came of; at 0 when there is a ``reason``."""
         summary = ready.get("summary") or {}
-        prefill = _count(summary, "prompt_tokens") + _count(summary, "env_tokens")
+        prefill = _count({"prefill": _count(summary, "prompt_tokens") + _count(summary, "env_tokens")}, "prefill")
         used = _used(prefill, _count(summary, "cached_tokens"), _count(summary, "sampled_tokens"), _count(summary, "judge_tokens"))
         where = {"step": _count(ready, "version") + 1, "attempt": _count(ready, "attempt"), "at": at}
         return list(self._lines(SourceType.JOB, used, reason=reason, **where))

@@ -169,11 +169,10 @@ def _store_events(job: Job, events: list[Event], now: datetime) -> bool:
     view = before
     for event in fresh:
         view = _advance(job, view, event)
-    JobEvent.objects.bulk_create(
-        JobEvent(tenant_id=job.tenant_id, job=job, seq=e.seq, kind=e.kind[:64], at=e.at, data=storable(e.data)) for e in fresh
-    )
+    rows = [JobEvent(tenant_id=job.tenant_id, job=job, seq=e.seq, kind=e.kind[:64], at=e.at, data=storable(e.data)) for e in fresh]
+    JobEvent.objects.bulk_create(rows)
     lifecycle.write(job, before, view)
-    charging.charge(job, fresh, now)
+    charging.charge(job, rows, now)
     if any(event.kind == "step" for event in fresh):
         gate.after_step(job, now)
     return True

@@ -237,3 +237,17 @@ def test_a_crash_of_the_engine_bills_each_committed_step_once(run: Run) -> None:
     run.store()
     assert run.bill() == {**billed(1), **billed(2, 2)}
     assert run.account.balance_micros == 100_000_000 - 2 * STEP_MICROS
+
+
+def test_a_reason_that_postgres_cannot_store_does_not_stop_the_stream(run: Run) -> None:
+    run.ready(0)
+    run.tell("rollout_lost", version=0, attempt=1, reason="a\x00b\ud800", attribution="platform")
+    run.store()
+    assert run.reasons() == {"not billed, no step came of it: a\ufffdb?"}
+
+
+def test_counts_that_are_too_many_together_do_not_stop_the_stream(run: Run) -> None:
+    run.ready(0, prompt_tokens=10**9, env_tokens=10**9)
+    run.tell("rollout_lost", version=0, attempt=1, reason="disk", attribution="platform")
+    run.store()
+    assert set(run.bill()) == {(1, 1, "sampled")}
