@@ -25,7 +25,7 @@ from engine.settings import EngineSettings
 from engine.spec import Submission
 from engine.workload import dataset_of
 
-DEADLINE_SECONDS = 100.0
+DEADLINE_SECONDS = 240.0
 
 
 class TestEngine:

@@ -82,7 +82,9 @@ def test_only_a_batch_that_was_not_told_is_sampled_again(runs):
     attempts = {point: _attempts_of_step_2(folder / point.replace(":", "-")) for point in POINTS}
 
     redone = {point for point, attempt in attempts.items() if attempt == 2}
-    assert redone == {"rollout:sampling", "reward:grading", "rollout:staged", "rollout:renamed"}
+    untold = {"rollout:sampling", "reward:grading", "rollout:staged", "rollout:renamed"}
+    # The trainer may be asked while the journal still writes that the batch is ready.
+    assert untold <= redone <= untold | {"train:asked"}
 
 
 def _attempts_of_step_2(root: Path) -> int:

@@ -12,7 +12,7 @@ from engine.spec import Submission
 from engine.workload import dataset_of
 from tests.engine.engines import TestEngine
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(500)]
 STEPS, ROWS = 4, 48
 
 
