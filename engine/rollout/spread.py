@@ -37,7 +37,7 @@ def joined(results: Sequence[RolloutResult]) -> RolloutResult:
     summary: dict[str, Any] = RolloutSummary(
         **contents(trajectories, group_size=batches[0].group_size),
         cached_tokens=sum(result.summary["cached_tokens"] for result in results),
-        judge_tokens=sum(result.summary["judge_tokens"] for result in results),
+        judge_tokens=sum(result.summary.get("judge_tokens", 0) for result in results),
         **{name: slowest[name] for name in SECONDS},
     ).model_dump()
     return RolloutResult(batch=encode(changed(batches[0], trajectories=trajectories, summary=summary)), summary=summary)
