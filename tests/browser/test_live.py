@@ -166,7 +166,7 @@ def test_every_version_can_be_downloaded(visit: Visit, alice: Person) -> None:
     page = visit(f"/jobs/{alice.job(steps=3)}/")
     wait_for_end(page, "succeeded")
     with page.expect_download() as download:
-        page.click("#checkpoints li:last-child a")
+        page.click("#checkpoints li:last-child a[aria-label^=Download]")
     assert download.value.suggested_filename.endswith("v1.zip")
 
 
