@@ -5,12 +5,16 @@ The pause is the same as a person's: the running step commits first, and the job
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from engine.core.messages import Paused
 from engine.doctor.examine import diagnose, is_over
 from engine.driver import Driver
 from engine.history import JobHistory
+
+# Of a step's completions: with more of them invalid the job pauses.
+MOST_INVALID = 0.2
 
 
 def look_at(driver: Driver, job: JobHistory) -> None:
@@ -33,6 +37,17 @@ def look_for_silence(driver: Driver, job: JobHistory) -> None:
         advice = "Use prompts that are neither too easy nor too hard, larger groups, or a reward that tells completions apart."
         reason = f"{job.silent_steps} steps in a row carried no signal, so nothing was learned."
         pause(driver, job, code="no_signal", reason=f"{reason} {advice}")
+
+
+def look_for_invalid(driver: Driver, job: JobHistory, rollout: Mapping[str, Any]) -> None:
+    """Pause a job whose grader fails too often: what is left of a step is then no fair sample of it. ``rollout``: of the step."""
+    invalid, completions = rollout["invalid"], rollout["completions"]
+    if invalid > MOST_INVALID * completions:
+        advice = "If its endpoint or judge was down, resume; else mend the reward, try it in the Reward Lab, and start a new job with it."
+        reason = (
+            f"{invalid} of {completions} completions of a step could not be graded: {rollout.get('invalid_reason') or 'no reason given'}."
+        )
+        pause(driver, job, code="invalid", reason=f"{reason} {advice}")
 
 
 def pause(driver: Driver, job: JobHistory, *, code: str, reason: str) -> None:

@@ -84,6 +84,7 @@ class RolloutSummary(_Data):
     reward_min: float
     reward_max: float
     invalid: int
+    invalid_reason: str = ""  # the most frequent one of those that could not be graded
     truncated: int
     groups: int
     groups_all_right: int

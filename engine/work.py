@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.adapters import SamplerAdapters
-from engine.checkup import look_at, look_for_silence
+from engine.checkup import look_at, look_for_invalid, look_for_silence
 from engine.core.messages import Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, TrainFailed
 from engine.data import Datasets
 from engine.driver import FATAL, Deadlines, Driver
@@ -129,6 +129,7 @@ class Work:
         self._driver.say(job.job, "step", with_commit(step, times), at_seconds=times.committed)
         self._warn_of_skipped(job.job, step)
         look_at(self._driver, job)
+        look_for_invalid(self._driver, job, step["rollout"])
         look_for_silence(self._driver, job)
         self._driver.tell(TrainDone(at=self._now(), job=job.job, **numbers))
         self.adapters.tidy(job.job)

@@ -12,6 +12,8 @@ from engine.events import EvalData, RolloutSummary
 from engine.rollout.episodes import Played, Span
 from engine.trajectory import Trajectory
 
+MOST_REASON_CHARACTERS = 500
+
 
 def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: float) -> RolloutSummary:
     """``played`` in batch order. The phases add up to the batch's duration: ``reward_seconds`` while it was graded and nothing else of it
@@ -43,6 +45,7 @@ def contents(trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str
         "reward_min": min(rewards, default=0.0),
         "reward_max": max(rewards, default=0.0),
         "invalid": sum(t.invalid is not None for t in trajectories),
+        "invalid_reason": _most_frequent(t.invalid for t in trajectories if t.invalid is not None)[:MOST_REASON_CHARACTERS],
         "truncated": sum(t.finish_reason == "length" for t in trajectories),
         "groups": len(groups),
         "groups_all_right": sum(all(r is not None and r >= 1 for r in group) for group in groups),
@@ -59,6 +62,11 @@ def contents(trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str
         "parts": part_figures(trajectories),
         "tool_seconds": sum(call.seconds for t in trajectories for call in t.tool_calls),
     }
+
+
+def _most_frequent(reasons: Iterable[str]) -> str:
+    """The first of them where several are; "" of none."""
+    return next((reason for reason, _ in Counter(reasons).most_common(1)), "")
 
 
 def part_figures(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float | None]]:
