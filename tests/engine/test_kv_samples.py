@@ -61,7 +61,9 @@ async def test_new_preemptions_lower_the_limit_and_old_ones_do_not(world):
     await world.manager.set_policy(READ)
     await roll_out(world, "job_a", "job_b", "job_c")
     await world.until(lambda: len(world.rollout.running) == 3)
-    world.rollout.kv_used, before = 0.5, limit(world)
+    world.rollout.kv_used, reads = 0.5, world.rollout.reads
+    await world.until(lambda: world.rollout.reads > reads + 1)  # what was counted before is known now
+    before = limit(world)
     world.rollout.preempted += 1
     await world.until(lambda: limit(world) < before)
 
