@@ -125,7 +125,7 @@ class World:
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Let everything else run until ``true()``."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not true():
                 await asyncio.sleep(0)
 
