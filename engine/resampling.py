@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from engine.events import RolloutSummary
 from engine.ports import RolloutResult
-from engine.rollout.summary import contents
+from engine.rollout.summary import SECONDS, of_parts
 from engine.spec import JobSpec
 from engine.train.overlong import is_truncated, penalty_of
 from engine.trajectory import RolloutBatch, Trajectory, decode, encode
 
-SECONDS = ("rollout_seconds", "env_seconds", "reward_seconds")
 Group = Sequence[Trajectory]
 
 
@@ -63,8 +62,7 @@ def _chosen(groups: Sequence[Group], spec: JobSpec) -> set[int]:
 def _summary(results: Sequence[RolloutResult], kept: Group, dropped: Group, group_size: int) -> dict[str, Any]:
     everything = [*kept, *dropped]
     return RolloutSummary(
-        **contents(everything, group_size=group_size),
-        cached_tokens=sum(result.summary["cached_tokens"] for result in results),
+        **of_parts(results, everything, group_size=group_size),
         groups_dropped=len(dropped) // group_size,
         **{name: sum(result.summary[name] for result in results) for name in SECONDS},
     ).model_dump()

@@ -14,10 +14,8 @@ from msgspec.structs import replace as changed
 
 from engine.events import RolloutSummary
 from engine.ports import RolloutRequest, RolloutResult
-from engine.rollout.summary import contents
+from engine.rollout.summary import SECONDS, of_parts
 from engine.trajectory import decode, encode
-
-SECONDS = ("rollout_seconds", "env_seconds", "reward_seconds")
 
 
 def parts(request: RolloutRequest, count: int) -> list[RolloutRequest]:
@@ -35,9 +33,7 @@ def joined(results: Sequence[RolloutResult]) -> RolloutResult:
     trajectories = [trajectory for batch in batches for trajectory in batch.trajectories]
     slowest = max((result.summary for result in results), key=lambda summary: sum(summary[name] for name in SECONDS))
     summary: dict[str, Any] = RolloutSummary(
-        **contents(trajectories, group_size=batches[0].group_size),
-        cached_tokens=sum(result.summary["cached_tokens"] for result in results),
-        judge_tokens=sum(result.summary.get("judge_tokens", 0) for result in results),
+        **of_parts(results, trajectories, group_size=batches[0].group_size),
         **{name: slowest[name] for name in SECONDS},
     ).model_dump()
     return RolloutResult(batch=encode(changed(batches[0], trajectories=trajectories, summary=summary)), summary=summary)

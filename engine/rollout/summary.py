@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from engine.events import EvalData, RolloutSummary
+from engine.ports import RolloutResult
 from engine.rollout.episodes import Played, Span
 from engine.trajectory import Trajectory
 
+SECONDS = ("rollout_seconds", "env_seconds", "reward_seconds")
 MOST_REASON_CHARACTERS = 500
 
 
@@ -67,6 +69,15 @@ def contents(trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str
 def _most_frequent(reasons: Iterable[str]) -> str:
     """The first of them where several are; "" of none."""
     return next((reason for reason, _ in Counter(reasons).most_common(1)), "")
+
+
+def of_parts(results: Sequence[RolloutResult], trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str, Any]:
+    """The fields of ``RolloutSummary`` but its seconds, of ``results`` that make one batch of ``trajectories`` together."""
+    return {
+        **contents(trajectories, group_size=group_size),
+        "cached_tokens": sum(result.summary["cached_tokens"] for result in results),
+        "judge_tokens": sum(result.summary.get("judge_tokens", 0) for result in results),
+    }
 
 
 def part_figures(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float | None]]:

@@ -32,7 +32,8 @@ class Alike(FakeRolloutPort):
         await super().rollout(request)
         batch = fake_batch(request)
         graded = [replaced(t, 0.0 if t.row in self.silent else float(t.sample)) for t in batch.trajectories]
-        return RolloutResult(batch=encode(type(batch)(**{**fields(batch), "trajectories": graded})), summary=batch.summary)
+        summary = {**batch.summary, "judge_tokens": 5 * len(graded)}
+        return RolloutResult(batch=encode(type(batch)(**{**fields(batch), "trajectories": graded})), summary=summary)
 
 
 def fields(struct):
@@ -151,6 +152,7 @@ async def test_everything_sampled_is_counted_and_all_of_it_is_proven(tmp_path):
     assert (summary["resample_rounds"], summary["groups_dropped"], summary["prompts_drawn"]) == (2, 3, 7)
     assert summary["reward_mean"] == pytest.approx(4 / 14)  # of all that was sampled, not of the chosen
     assert step["tokens"]["sampled"] == summary["sampled_tokens"] == 14 * 4
+    assert step["tokens"]["judge"] == summary["judge_tokens"] == 14 * 5
     assert (certificate["completions"], certificate["on_policy"], certificate["sampled"]) == (8, 8, 14)
     assert audit(world.root / "engine") == []
     await world.manager.stop()
