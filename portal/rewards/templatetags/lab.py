@@ -5,32 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from portal.histogram import histogram_svg
 from portal.rewards import lessons
 
 register = template.Library()
-_WIDTH, _HEIGHT, _GAP = 480.0, 120.0, 2.0
 
 
 @register.simple_tag
 def reward_histogram(bins: list[dict[str, Any]]) -> SafeString:
     """Bars of the rewards. The same figures stand in a table beside it, so it is a picture with a name."""
-    tallest = max((entry["rows"] for entry in bins), default=1) or 1
-    across = _WIDTH / max(1, len(bins))
-    bars = (
-        (f"{n * across:.1f}", f"{_HEIGHT - height:.1f}", f"{across - _GAP:.1f}", f"{height:.1f}")
-        for n, entry in enumerate(bins)
-        for height in [entry["rows"] / tallest * _HEIGHT]
-    )
     common = max(bins, key=lambda entry: entry["rows"])
     label = f"Rewards: most, {common['rows']} of {sum(entry['rows'] for entry in bins)}, lie from {common['from']:g} to {common['to']:g}"
-    return format_html(
-        '<svg class="histogram" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>',
-        *(_WIDTH, _HEIGHT, label),
-        format_html_join("", '<rect class="bar" x="{}" y="{}" width="{}" height="{}"/>', bars),
-    )
+    return histogram_svg(bins, label)
 
 
 @register.filter
