@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from portal.billing import gate
-from portal.errors import Conflict, Invalid
+from portal.errors import Conflict
 from portal.jobs import door, tasks
 from portal.jobs.models import Job, JobCommand, JobSubmission, State
 from tenants.access import require
@@ -89,9 +89,5 @@ def _command(tenant: Tenant, user: User, job: Job, kind: JobCommand.Kind, now: d
 
 
 def _replayed(tenant: Tenant, key: str, digest: str) -> Job | None:
-    if len(key) > 200:
-        raise Invalid([("Idempotency-Key", "at most 200 characters")])
-    found = JobSubmission.objects.select_related("job").filter(tenant=tenant, idempotency_key=key).first()
-    if found and found.request_sha256 != digest:
-        raise Conflict([("Idempotency-Key", "this key was used with another body; use a new key")])
+    found = door.replayed(JobSubmission.objects.select_related("job").filter(tenant=tenant), key, digest)
     return found.job if found else None

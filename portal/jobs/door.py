@@ -10,13 +10,14 @@ from datetime import datetime
 from typing import Any
 
 import structlog
+from django.db.models import QuerySet
 
 from engine.spec import JobSpec, SpecError, Submission, check_against, parse_job
 from portal import gateway
 from portal.billing import budgets, quotas
 from portal.billing.budgets import Budget
 from portal.datasets.models import Dataset
-from portal.errors import Invalid
+from portal.errors import Conflict, Invalid
 from portal.jobs import catalog, corpus, warm_start
 from portal.names import clean_name
 from portal.rewards import templates
@@ -89,6 +90,16 @@ def submission(tenant: Tenant, spec: JobSpec, now: datetime) -> Submission:
 def request_sha256(raw: Any) -> str:
     """A digest of what was asked, blind to the order of keys."""
     return hashlib.sha256(json.dumps(raw, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def replayed(records: QuerySet, key: str, digest: str) -> Any:
+    """The one of a tenant's ``records`` that was made under this Idempotency-Key, or None. Raises ``Invalid``, ``Conflict``."""
+    if len(key) > 200:
+        raise Invalid([("Idempotency-Key", "at most 200 characters")])
+    found = records.filter(idempotency_key=key).first()
+    if found and found.request_sha256 != digest:
+        raise Conflict([("Idempotency-Key", "this key was used with another body; use a new key")])
+    return found
 
 
 def _owned(relation: Any, raw: dict[str, Any], noun: str, problems: list[tuple[str, str]]) -> Any:

@@ -30,7 +30,7 @@ def start_probe(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datet
     """
     require(tenant, user, Role.MEMBER)
     digest = door.request_sha256({"reward": reward.public_id, "asked": raw})
-    if idempotency_key and (known := _replayed(tenant, idempotency_key, digest)):
+    if idempotency_key and (known := door.replayed(tenant.probes, idempotency_key, digest)):
         return known
     probe = _checked(tenant, user, reward, raw, now)
     probe.idempotency_key, probe.request_sha256 = idempotency_key, digest
@@ -39,7 +39,7 @@ def start_probe(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datet
         with transaction.atomic():
             probe.save()
     except IntegrityError:  # two requests with one key at once; the engine's deadline ends the second
-        if idempotency_key and (known := _replayed(tenant, idempotency_key, digest)):
+        if idempotency_key and (known := door.replayed(tenant.probes, idempotency_key, digest)):
             return known
         raise
     return probe
@@ -152,12 +152,3 @@ def _store(probe: Probe, answer: dict[str, Any], now: datetime) -> None:
 def _end(probe: Probe, now: datetime, state: Probe.State, *, reason: str = "") -> None:
     Probe.objects.filter(pk=probe.pk, state__in=OPEN_STATES).update(state=state, reason=reason[:1000], ended_at=now)
     probe.refresh_from_db(fields=("state", "done", "total", "result", "reason", "ended_at"))
-
-
-def _replayed(tenant: Tenant, key: str, digest: str) -> Probe | None:
-    if len(key) > 200:
-        raise Invalid([("Idempotency-Key", "at most 200 characters")])
-    found = tenant.probes.filter(idempotency_key=key).first()
-    if found and found.request_sha256 != digest:
-        raise Conflict([("Idempotency-Key", "this key was used with another body; use a new key")])
-    return found
