@@ -40,6 +40,10 @@ class SamplerAdapters:
         """The ids of all loads of this version: the sampler may go on with an earlier one that it still holds."""
         return frozenset(self._ordered.get(job, {}).get(version, ()))
 
+    def loaded(self) -> dict[str, list[int]]:
+        """By job, the versions that the sampler was told to load and not to drop."""
+        return {job: sorted(versions) for job, versions in self._loads.items() if versions}
+
     def doubt(self, job: str) -> None:
         """A rollout failed: unless an evaluation uses it, drop the adapter, so that the next attempt loads it anew under a fresh id."""
         if job not in self._pinned:

@@ -34,6 +34,7 @@ from engine.grader_spec import SamplingParams, shown
 from engine.history import JobHistory
 from engine.journal import Journal
 from engine.kv_samples import KvSamples
+from engine.overview import Overview
 from engine.ports import JudgeQuestion, PortError, RolloutPort, TrainPort
 from engine.probes import Probes
 from engine.prompts import Prompts
@@ -113,6 +114,7 @@ class Manager:
         self._driver.work = self._work = self._make_work()
         self._reading = self._make_reading()
         self._probes = self._make_probes()
+        self._overview = self._make_overview()
         await self._restore()
         samples = KvSamples(self._driver, self._rollout, seconds=self._kv_sample_seconds, stats_seconds=self._deadlines.stats)
         self._sampling = asyncio.create_task(samples.run(), name="kv samples")
@@ -153,6 +155,16 @@ class Manager:
             rollout=self._rollout,
             timeline=self._timeline,
             stats_seconds=self._deadlines.stats,
+        )
+
+    def _make_overview(self) -> Overview:
+        return Overview(
+            history=self._history,
+            scheduler=self._driver.scheduler,
+            adapters=self._work.adapters,
+            rollout=self._rollout,
+            train=self._train,
+            timeline=self._timeline,
         )
 
     def _make_probes(self) -> Probes:
@@ -334,6 +346,21 @@ class Manager:
             "sampler": await self._reading.sampler(),
             "sandbox": self._sandbox,
             "uptime_seconds": self._timeline.monotonic() - self._began,
+        }
+
+    async def overview(self) -> dict[str, Any]:
+        """For the operators' console: what ``status`` says but ended jobs, and the ``Overview``."""
+        return {
+            "engine": self._journal.engine,
+            "epoch": self._epoch.number,
+            "model": self._model.name,
+            "kv_bytes_per_token": self._model.kv_bytes_per_token,
+            "policy": dataclasses.asdict(self._driver.scheduler.policy),
+            **self._reading.places(),
+            "sampler": await self._reading.sampler(),
+            "sandbox": self._sandbox,
+            "uptime_seconds": self._timeline.monotonic() - self._began,
+            **self._overview.describe(),
         }
 
     async def events(self, after: int, wait_seconds: float, limit: int) -> dict[str, Any]:

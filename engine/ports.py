@@ -166,6 +166,10 @@ class RolloutPort(Protocol):
         """The sampler's counters: decode_steps, decode_steps_with_2_adapters, kv_used, waiting, preempted, tokens …"""
         ...
 
+    def workers(self) -> list[dict[str, Any]]:
+        """Each process behind the port as it is known here: name, kind, alive, busy (calls), heard_seconds (since its last answer)."""
+        ...
+
 
 class TrainPort(Protocol):
     async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
@@ -174,4 +178,8 @@ class TrainPort(Protocol):
 
     async def step(self, request: TrainRequest) -> TrainResult:
         """A pure function of its request: the same bytes in, the same bytes out, whoever trained before."""
+        ...
+
+    def workers(self) -> list[dict[str, Any]]:
+        """As ``RolloutPort.workers``."""
         ...

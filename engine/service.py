@@ -9,6 +9,7 @@ import asyncio
 import io
 import logging
 import zipfile
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Body, FastAPI, Path, Query, Request
@@ -21,6 +22,7 @@ from engine import exposition
 from engine.errors import EngineError, Invalid, NotFound
 from engine.gate import Gate
 from engine.grading_routes import grading_routes
+from engine.operator_routes import operator_routes
 from engine.probe_routes import ProbesHandle, probe_routes
 from engine.rewards.lab import Lab
 from engine.spec import JobSpec, Submission
@@ -44,6 +46,7 @@ class ManagerHandle(ProbesHandle, Protocol):
     async def set_admission(self, mode: str) -> dict[str, str]: ...
     async def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]: ...
     async def status(self) -> dict[str, Any]: ...
+    async def overview(self) -> dict[str, Any]: ...
     async def events(self, after: int, wait_seconds: float, limit: int) -> dict[str, Any]: ...
     async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]: ...
     async def rollouts(self, job: str, version: int | None, *, offset: int, limit: int) -> dict[str, Any]: ...
@@ -72,15 +75,18 @@ Count = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-def create_app(manager: ManagerHandle, secret: str, *, max_body_bytes: int = MAX_BODY_BYTES, lab: Lab | None = None) -> FastAPI:
+def create_app(
+    manager: ManagerHandle, secret: str, *, max_body_bytes: int = MAX_BODY_BYTES, lab: Lab | None = None, profile: FilePath | None = None
+) -> FastAPI:
     """The ASGI application. ``secret``: the bearer token that every request but ``GET /healthz`` must carry.
 
-    ``lab``: what grades without a job; None: this door does not.
+    ``lab``: what grades without a job; None: this door does not. ``profile``: the machine's measured speeds, for what-if questions.
     """
     app = FastAPI(title="MARLaaS engine", version="1", docs_url=None, redoc_url=None)
     app.include_router(job_routes(manager))
     app.include_router(engine_routes(manager))
     app.include_router(probe_routes(manager))
+    app.include_router(operator_routes(manager, profile))
     if lab is not None:
         app.include_router(grading_routes(lab))
     app.add_middleware(Gate, secret=secret, max_body_bytes=max_body_bytes)

@@ -92,6 +92,10 @@ class FairShare:
         self._tokens_per_size += weight * (tokens / size - self._tokens_per_size)
         self._has_learned = True
 
+    def accounts(self) -> dict[str, tuple[float, float]]:
+        """By tenant with work: (weight, the virtual time that its turn is ordered by). For people."""
+        return {tenant: (weight, self.key(tenant)[0]) for tenant, weight in self._weights.items()}
+
     def running(self, tenant: str) -> float:
         """Tokens expected of the steps that ``tenant`` has under way."""
         return self._running.get(tenant, 0.0)

@@ -97,7 +97,9 @@ class HttpActor:
         process.enter("http", settings)
         manager = names.find(names.MANAGER)
         door = ManagerDoor(lambda: manager)
-        app = create_app(door, secret=settings.secret(), lab=Lab(lambda: lab_grading(settings, door)))
+        app = create_app(
+            door, secret=settings.secret(), lab=Lab(lambda: lab_grading(settings, door)), profile=settings.state / "bench" / "profile.json"
+        )
         listener = socket.create_server((settings.host, settings.port), backlog=512)
         config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=75)
         self._serving = asyncio.get_running_loop().create_task(uvicorn.Server(config).serve(sockets=[listener]))

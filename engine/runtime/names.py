@@ -14,7 +14,7 @@ MANAGER_METHODS = frozenset(
     {
         *("submit", "cancel", "pause", "resume", "reprioritise", "delete"),
         *("events", "adapter", "rollouts", "evaluation", "models", "tokenizer", "estimate"),
-        *("status", "set_admission", "set_policy"),
+        *("status", "overview", "set_admission", "set_policy"),
         *("probe", "probe_state", "cancel_probe", "judge"),
     }
 )

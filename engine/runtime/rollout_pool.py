@@ -35,6 +35,15 @@ class _Replica:
     process_id: int = 0
     alive: asyncio.Event = field(default_factory=asyncio.Event)
     outstanding: int = 0
+    heard_at: float | None = None  # on the loop's clock: its last answer to anything
+
+    async def stats(self, deadline_seconds: float) -> dict[str, Any]:
+        found = await answer(self.handle.stats.remote(), deadline_seconds=deadline_seconds, what=f"sampler {self.index}: stats")
+        self.heard()
+        return found
+
+    def heard(self) -> None:
+        self.heard_at = asyncio.get_running_loop().time()
 
 
 class RolloutPool:
@@ -99,9 +108,7 @@ class RolloutPool:
     async def stats(self) -> dict[str, Any]:
         """Numbers summed over the replicas; ``kv_used``, a share, is their mean."""
         live = self._alive()
-        answers = await asyncio.gather(
-            *(answer(r.handle.stats.remote(), deadline_seconds=self._call_deadline, what=f"sampler {r.index}: stats") for r in live)
-        )
+        answers = await asyncio.gather(*(replica.stats(self._call_deadline) for replica in live))
         total: Counter[str] = Counter()
         for stats in answers:
             total.update({name: value for name, value in stats.items() if isinstance(value, (int, float))})
@@ -109,13 +116,29 @@ class RolloutPool:
             total["kv_used"] /= len(answers)
         return {"replicas": len(self._replicas), "replicas_alive": len(live), **total}
 
+    def workers(self) -> list[dict[str, Any]]:
+        now = asyncio.get_running_loop().time()
+        return [
+            {
+                "name": f"sampler {replica.index}",
+                "kind": "sampler",
+                "alive": replica.alive.is_set(),
+                "busy": replica.outstanding,
+                "process": replica.process_id,
+                "heard_seconds": None if replica.heard_at is None else now - replica.heard_at,
+            }
+            for replica in self._replicas
+        ]
+
     async def _work(self, method: str, request: RolloutRequest | EvalRequest, replica: _Replica) -> Any:
         what = f"sampler {replica.index}: {method} of {request.adapter.name}"
         process_id = replica.process_id
         replica.outstanding += 1
         try:
             ref = getattr(replica.handle, method).remote(self._epoch, request)
-            return await answer(ref, deadline_seconds=request.deadline_seconds + GRACE_SECONDS, what=what)
+            found = await answer(ref, deadline_seconds=request.deadline_seconds + GRACE_SECONDS, what=what)
+            replica.heard()
+            return found
         except Died:
             if replica.process_id == process_id:  # not its successor: the follower may have been quicker
                 await self._set_alive(replica, False)
@@ -178,6 +201,7 @@ class RolloutPool:
     async def _claim(self, replica: _Replica) -> None:
         what = f"sampler {replica.index}: start"
         replica.process_id = await answer(replica.handle.claim.remote(self._epoch), deadline_seconds=self._start_deadline, what=what)
+        replica.heard()
         logger.info("sampler %d is up as process %d", replica.index, replica.process_id)
         await self._set_alive(replica, True)
 

@@ -45,6 +45,7 @@ class TrainGroup:
         self._readiness = readiness
         self._part = part
         self.outstanding = 0
+        self._heard_at: float | None = None
         self._epoch = epoch
         self._call_deadline = call_deadline_seconds
         self._start_deadline = start_deadline_seconds
@@ -76,7 +77,8 @@ class TrainGroup:
     async def _call_in_turn(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
         await self._wait_formed()
         try:
-            return (await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what))[0]
+            first, *_ = await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what)
+            return first
         except (Died, Overdue) as error:
             self._formed.clear()
             self._broken.set()
@@ -92,7 +94,15 @@ class TrainGroup:
     async def _on_all(self, method: str, *args: Any, deadline_seconds: float, what: str) -> list[Any]:
         """Every rank's answer; the first failure is raised at once, since the other ranks may wait in a collective for ever."""
         refs = [getattr(handle, method).remote(self._epoch, *args) for handle in self._handles]
-        return await asyncio.gather(*(answer(ref, deadline_seconds=deadline_seconds, what=what) for ref in refs))
+        found = await asyncio.gather(*(answer(ref, deadline_seconds=deadline_seconds, what=what) for ref in refs))
+        self._heard_at = asyncio.get_running_loop().time()
+        return found
+
+    def workers(self) -> list[dict[str, Any]]:
+        """One line for the group: its ranks live and die together."""
+        heard = None if self._heard_at is None else asyncio.get_running_loop().time() - self._heard_at
+        known = {"alive": self._formed.is_set(), "busy": self.outstanding, "ranks": len(self._handles), "heard_seconds": heard}
+        return [{"name": self._part, "kind": "trainer", **known}]
 
     async def _follow(self) -> None:
         pause_seconds = 1.0

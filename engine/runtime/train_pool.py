@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from engine.ports import Snapshot, TrainRequest, TrainResult
 from engine.runtime.train_group import TrainGroup
@@ -26,6 +27,9 @@ class TrainPool:
 
     async def step(self, request: TrainRequest) -> TrainResult:
         return await self._idlest().step(request)
+
+    def workers(self) -> list[dict[str, Any]]:
+        return [worker for group in self._groups for worker in group.workers()]
 
     def _idlest(self) -> TrainGroup:
         return min(self._groups, key=lambda group: group.outstanding)

@@ -141,6 +141,9 @@ class FakeRolloutPort:
     async def stats(self) -> dict[str, Any]:
         return {"decode_steps": 0, "decode_steps_with_2_adapters": 0, "kv_used": 0.0, "waiting": 0, "preempted": 0}
 
+    def workers(self) -> list[dict[str, Any]]:
+        return [{"name": "sampler", "kind": "sampler", "alive": True, "busy": len(self.running), "heard_seconds": 0.0}]
+
     def _load(self, request: RolloutRequest | EvalRequest) -> None:
         adapter = request.adapter
         check_snapshot(request.adapter_files, job=adapter.job, version=adapter.version, spec=request.spec)
@@ -193,6 +196,9 @@ class FakeTrainPort:
         finally:
             self.running.remove(request.job)
         return TrainResult(snapshot=_next_snapshot(request), metrics=_metrics(request, batch), seconds=0.0)
+
+    def workers(self) -> list[dict[str, Any]]:
+        return [{"name": "trainer", "kind": "trainer", "alive": True, "busy": len(self.running), "heard_seconds": 0.0}]
 
 
 def fake_snapshot(*, job: str, version: int, digest: str) -> Snapshot:
