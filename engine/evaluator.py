@@ -88,7 +88,8 @@ class Evaluator:
         """Keep the rows, and say what they come to."""
         self.store.put_evaluation(job.job, version, result.rows)
         earlier = {number: evaluated.reward for number, evaluated in job.evaluations.items()}
-        found = best({**earlier, version: result.data["reward_mean"]})
+        rewards = {**earlier, version: result.data["reward_mean"]}
+        found = best({number: reward for number, reward in rewards.items() if reward is not None})
         return {**result.data, "comparison": self._compared(job, version), "best": found}
 
     def _compared(self, job: JobHistory, version: int) -> dict[str, Any] | None:

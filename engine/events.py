@@ -76,13 +76,16 @@ class PartFigures(_Data):
 
 
 class RolloutSummary(_Data):
-    """Of everything that was sampled for a step; counts are of completions and groups, lengths of sampled tokens."""
+    """Of everything that was sampled for a step; counts are of completions and groups, lengths of sampled tokens.
+
+    Rewards are over valid gradings, and None when there is none: what could not be graded is not 0.
+    """
 
     completions: int
-    reward_mean: float
-    reward_std: float
-    reward_min: float
-    reward_max: float
+    reward_mean: float | None
+    reward_std: float | None
+    reward_min: float | None
+    reward_max: float | None
     invalid: int
     invalid_reason: str = ""  # the most frequent one of those that could not be graded
     truncated: int
@@ -149,7 +152,7 @@ class EvalData(_Data):
     rows: int
     comparison: dict[str, Any] | None = None  # paired.Comparison with version 0 (`against`), and its verdict in words; None for version 0
     best: int | None = None  # the version with the highest held-out reward so far
-    reward_mean: float
+    reward_mean: float | None  # over valid gradings; None: nothing could be graded
     invalid: int
     temperature: float
     sampled_tokens: int

@@ -37,6 +37,7 @@ class JobView:
     rewards: list[float] = field(default_factory=list)
     committed: list[dict[str, Any]] = field(default_factory=list)
     heldout: dict[int, float] = field(default_factory=dict)
+    comparisons: dict[int, dict[str, Any] | None] = field(default_factory=dict)  # of a version with version 0, see engine.paired
     lost: int = 0
     ending: dict[str, Any] = field(default_factory=dict)
 
@@ -45,9 +46,12 @@ class JobView:
         self.phase = _PHASES.get(kind, self.phase)
         if kind == "step":
             self.committed.append(data)
-            self.rewards.append(data["rollout"]["reward_mean"])
+            if (reward := data["rollout"]["reward_mean"]) is not None:
+                self.rewards.append(reward)
         elif kind == "eval":
-            self.heldout[data["version"]] = data["reward_mean"]
+            if data["reward_mean"] is not None:
+                self.heldout[data["version"]] = data["reward_mean"]
+            self.comparisons[data["version"]] = data.get("comparison")
         elif kind in ("rollout_lost", "train_lost"):
             self.lost += 1
         elif kind == "ended":

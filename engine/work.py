@@ -26,6 +26,7 @@ from engine.warm_start import begun_with
 
 logger = logging.getLogger(__name__)
 
+SOLVED = "Every completion was right: the job has learnt what these prompts ask. It may end here, or go on with harder ones."
 ADVICE = {
     "no_signal": "All completions of each group scored alike. Easier or harder prompts or a finer grader give it something to learn.",
     "nonfinite": "The gradient was not finite, so the adapter was left as it was. A lower learning rate usually helps.",
@@ -166,7 +167,9 @@ class Work:
     def _warn_of_skipped(self, job: str, step: dict[str, Any]) -> None:
         if (code := step["skipped"]) is not None:
             message = f"step {step['step']} was committed without an update ({code})"
-            self._driver.say(job, "warning", {"code": code, "message": message, "advice": ADVICE.get(code, ""), "step": step["step"]})
+            solved = code == "no_signal" and step["rollout"]["groups_all_right"] == step["rollout"]["groups"]
+            advice = SOLVED if solved else ADVICE.get(code, "")
+            self._driver.say(job, "warning", {"code": code, "message": message, "advice": advice, "step": step["step"]})
 
     # Evaluation
 

@@ -21,6 +21,10 @@ class EngineDown(Exception):
     """The engine cannot be reached, did not answer in time, or is still starting: the same call may be made again."""
 
 
+class EngineSlow(EngineDown):
+    """The engine was reached, but its answer did not come in time."""
+
+
 class EngineRefused(Exception):
     """The engine answered no. ``problems``: (field, message); ``status``: 404 unknown, 409 not now, 422 invalid."""
 
@@ -141,6 +145,8 @@ def _download() -> httpx.Timeout:
 def _engine_errors() -> Iterator[None]:
     try:
         yield
+    except httpx.ReadTimeout as error:
+        raise EngineSlow("the engine did not answer in time") from error
     except httpx.HTTPError as error:
         raise EngineDown(f"the engine cannot be reached: {type(error).__name__} {error}".strip()) from error
 

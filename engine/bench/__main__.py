@@ -5,6 +5,7 @@
     python -m engine.bench profile --json F                                        this machine's speeds, for the simulator
     python -m engine.bench kv --jobs 12 --json F                                   adaptive admission with too little KV cache
     python -m engine.bench learning --seeds 5 --json F                             held-out accuracy gained by every loss
+    python -m engine.bench words --json F                                          a chat model learns word problems, held out
 
 Uses the engine at MARLAAS_ENGINE_URL if one is up, else starts one; its start is not part of any figure.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import httpx
 
-from engine.bench import kv, learning, peers, profiling, regimes_main
+from engine.bench import kv, learning, peers, profiling, regimes_main, words
 from engine.bench.loads import WORKLOADS
 from engine.bench.measure import ALL
 from engine.bench.parts import PartFailed
@@ -27,7 +28,7 @@ from engine.runtime.readiness import StartFailed
 from engine.settings import SettingsError
 from engine.sim.profile import ProfileError
 
-COMMANDS = {"profile": profiling.main, "kv": kv.main, "learning": learning.main}
+COMMANDS = {"profile": profiling.main, "kv": kv.main, "learning": learning.main, "words": words.main}
 # With this, ten agentic jobs under three regimes take less than six minutes: a regime of one job at a time is cut.
 CUT_SECONDS = 80.0
 

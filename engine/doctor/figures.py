@@ -42,9 +42,11 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Eval:
+    """``reward``: None where nothing could be graded."""
+
     version: int
     rows: int
-    reward: float
+    reward: float | None
 
 
 def step_of(data: Mapping[str, Any]) -> Step:

@@ -147,6 +147,7 @@ def gradient_spikes(steps: Sequence[Step], evals: Sequence[Eval]) -> Finding | N
 
 def overfitting(steps: Sequence[Step], evals: Sequence[Eval]) -> Finding | None:
     """The held-out reward fell from its best by more than chance allows, while the training reward went on rising."""
+    evals = [one for one in evals if one.reward is not None]
     if len(evals) < 3 or not steps:
         return None
     top, last = max(evals, key=lambda one: one.reward), evals[-1]

@@ -35,17 +35,17 @@ def rollout_summary(played: Sequence[Played], *, group_size: int, started_at: fl
 def contents(trajectories: Sequence[Trajectory], *, group_size: int) -> dict[str, Any]:
     """The fields of ``RolloutSummary`` that the trajectories tell, in batch order.
 
-    Lengths are of sampled tokens. Rewards are over valid gradings; 0 when there is none.
+    Lengths are of sampled tokens. Rewards are over valid gradings, None when there is none.
     """
     rewards = [t.reward for t in trajectories if t.reward is not None]
     groups = [[t.reward for t in trajectories[i : i + group_size]] for i in range(0, len(trajectories), group_size)]
     lengths = [t.sampled_tokens for t in trajectories]
     return {
         "completions": len(trajectories),
-        "reward_mean": statistics.fmean(rewards) if rewards else 0.0,
-        "reward_std": statistics.pstdev(rewards) if rewards else 0.0,
-        "reward_min": min(rewards, default=0.0),
-        "reward_max": max(rewards, default=0.0),
+        "reward_mean": statistics.fmean(rewards) if rewards else None,
+        "reward_std": statistics.pstdev(rewards) if rewards else None,
+        "reward_min": min(rewards, default=None),
+        "reward_max": max(rewards, default=None),
         "invalid": sum(t.invalid is not None for t in trajectories),
         "invalid_reason": _most_frequent(t.invalid for t in trajectories if t.invalid is not None)[:MOST_REASON_CHARACTERS],
         "truncated": sum(t.finish_reason == "length" for t in trajectories),
@@ -111,12 +111,12 @@ def _covered_seconds(spans: Iterable[Span]) -> float:
 
 
 def eval_data(played: Sequence[Played], *, version: int, temperature: float, seconds: float) -> EvalData:
-    """Held-out figures of ``version``; the mean is over valid gradings."""
+    """Held-out figures of ``version``; the mean is over valid gradings, None when there is none."""
     rewards = [p.trajectory.reward for p in played if p.trajectory.reward is not None]
     return EvalData(
         version=version,
         rows=len(played),
-        reward_mean=statistics.fmean(rewards) if rewards else 0.0,
+        reward_mean=statistics.fmean(rewards) if rewards else None,
         invalid=sum(p.trajectory.invalid is not None for p in played),
         temperature=temperature,
         sampled_tokens=sum(p.trajectory.sampled_tokens for p in played),

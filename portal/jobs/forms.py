@@ -100,7 +100,7 @@ def _origin_fields() -> dict[str, forms.Field]:
 
 
 def _origin(cleaned: dict[str, Any]) -> dict[str, Any]:
-    if not (job := cleaned.get("warm_start.job")):
-        return {}
-    version = cleaned.get("warm_start.version")
-    return {warm_start.SECTION: {"job": job, **({} if version is None else {"version": version})}}
+    """A version without its job is passed on as well: the door says that the job is missing, where dropping it would begin afresh."""
+    typed = {"job": cleaned.get("warm_start.job") or None, "version": cleaned.get("warm_start.version")}
+    known = {name: value for name, value in typed.items() if value is not None}
+    return {warm_start.SECTION: known} if known else {}

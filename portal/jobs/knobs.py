@@ -132,6 +132,12 @@ def read_field(path: str, field: dict[str, Any], words: Mapping[str, tuple[str, 
         return
     label, text = words.get(path, (field["title"].capitalize(), field.get("description", "")))
     choices = tuple(field.get("enum", ()) or field.get("items", {}).get("enum", ())) or (LORA_TARGETS if kind == "choices" else ())
-    minimum = field.get("minimum", field.get("exclusiveMinimum"))
-    maximum = field.get("maximum", field.get("exclusiveMaximum"))
+    # A browser knows no open ends: those of whole numbers have a neighbour, for fractions the door has the last word.
+    step = 1 if kind == "integer" else 0
+    minimum = field.get("minimum", _beside(field.get("exclusiveMinimum"), step))
+    maximum = field.get("maximum", _beside(field.get("exclusiveMaximum"), -step))
     yield Knob(path=path, label=label, help=text, kind=kind, default=field["default"], minimum=minimum, maximum=maximum, choices=choices)
+
+
+def _beside(end: float | None, step: int) -> float | None:
+    return None if end is None else end + step

@@ -100,7 +100,7 @@ PRESETS = (
     Preset(
         key="almanac",
         title="Search, small",
-        text="One search in the bundled almanac before each answer. Runs on every model here; goes with the search sample.",
+        text="One search in the bundled almanac before each answer. Goes with the search sample, and with a model that reads English.",
         values=_values(10, 1e-3, 4, 4, 160, 16)
         | _search(
             calls=1, call_tokens=64, all_tokens=None, results=1, instructions="Write <tool>search: words</tool> to look something up."

@@ -17,7 +17,7 @@ from django.utils import timezone
 from engine.grader_spec import parse_grader, parts_of
 from engine.spec import SpecError
 from portal.errors import Conflict, Invalid
-from portal.gateway import EngineDown, EngineRefused, engine
+from portal.gateway import EngineDown, EngineRefused, EngineSlow, engine
 from portal.rewards.lab_cases import cases_of, size_of
 from portal.rewards.models import LabCase, LabRun, Reward, Sheet
 from portal.rewards.secrets import sealed
@@ -144,7 +144,7 @@ def _advance(run: LabRun, now: datetime, *, case_seconds: float, is_final: bool)
     try:
         answer = engine().grade(order, seconds=BEGIN_SECONDS + run.repeats * case_seconds)
     except EngineDown as error:
-        return _failed(run, now, str(error), is_final=is_final)
+        return _failed(run, now, error, is_final=is_final)
     except EngineRefused as error:
         return _end(run, now, LabRun.State.FAILED, f"The engine refused it: {error}"[:500])
     results = answer["results"]
@@ -219,11 +219,14 @@ def _until_cut_off(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _failed(run: LabRun, now: datetime, reason: str, *, is_final: bool) -> float | None:
-    """At once where somebody waits for the page; a run that is on its way outlives a restart of the engine."""
-    log.warning("lab_engine_down", run=run.public_id, reason=reason)
+def _failed(run: LabRun, now: datetime, error: EngineDown, *, is_final: bool) -> float | None:
+    """An engine that is away is said at once where somebody waits for the page. One that is only slow, as while its sandbox starts, is
+    asked again in the background, and a run that is on its way outlives a restart of the engine.
+    """
+    log.warning("lab_engine_down", run=run.public_id, reason=str(error))
     run.failures += 1
-    if not is_final or run.failures > MAX_FAILURES:
+    gone = not is_final and not isinstance(error, EngineSlow)
+    if gone or run.failures > MAX_FAILURES:
         return _end(run, now, LabRun.State.FAILED, DOWN)
     LabRun.objects.filter(pk=run.pk).update(failures=run.failures, beat_at=now)
     return 2.0 * run.failures

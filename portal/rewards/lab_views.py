@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
@@ -170,15 +170,17 @@ def _draft_page(
 
 def _stored_page(request: HttpRequest, reward: Reward, trial_form: TrialForm, *, status: int = 200) -> HttpResponse:
     context = {"reward": reward, "kind": BY_TYPE[reward.kind], "facts": facts(reward.grader), "trial": trial_form}
-    context |= {"probe_url": _probe_url(reward), "sources": lab.sources_of(reward.grader)}
+    context |= {"probe_url": reverse("rewards:probe", args=[reward.public_id]), "sources": lab.sources_of(reward.grader)}
     return _page(request, "rewards/lab.html", reward.lab_runs, context, status)
 
 
 def _page(request: HttpRequest, template: str, runs: Any, context: dict[str, Any], status: int) -> HttpResponse:
-    """``runs``: those of the thing that the page is about; the one that the address names, or the latest, is shown."""
+    """``runs``: those of the thing that the page is about; the one that the address names, or the latest, is shown. Beside a refusal
+    (422) stands none: it would look like the result of what was refused.
+    """
     latest = list(runs.select_related("tenant", "reward", "sheet")[:SHOWN_RUNS])
     shown = runs.filter(public_id=request.GET["run"]).first() if "run" in request.GET else None
-    shown = shown or next(iter(latest), None)
+    shown = shown or (next(iter(latest), None) if status == 200 else None)
     if shown is not None:
         lab.wake(shown, timezone.now())
         context |= run_context(shown, request.GET)
@@ -225,11 +227,3 @@ def _to_run(name: str, public_id: str, begun: LabRun) -> HttpResponse:
     response = redirect(name, public_id)
     response["Location"] += f"?run={begun.public_id}#run"
     return response
-
-
-def _probe_url(reward: Reward) -> str | None:
-    """Where the probe with the base model is, once this installation has it."""
-    try:
-        return reverse("rewards:probe", args=[reward.public_id])
-    except NoReverseMatch:
-        return None

@@ -11,6 +11,7 @@ from engine.spec import ModelInfo
 from portal.errors import Invalid
 from portal.jobs.knobs import Knob, knobs
 from portal.jobs.presets import PRESETS
+from portal.rewards.probe_models import Probe
 from portal.rewards.probes import MAX_ROWS, USUAL_ROWS
 from tenants.models import Tenant
 
@@ -18,6 +19,9 @@ PATHS = (
     *("rollout.group_size", "rollout.prompts_per_step", "rollout.max_prompt_tokens", "rollout.max_new_tokens", "rollout.temperature"),
     "train.steps",
 )
+
+
+LONGEST_PROMPT = "rollout.max_prompt_tokens"
 
 
 class ProbeForm(forms.Form):
@@ -65,10 +69,21 @@ class ProbeForm(forms.Form):
             self.add_error(named[0] if named else None, message.replace("Input should be", "Must be", 1))
 
 
-def starting_values(models: Sequence[ModelInfo]) -> dict[str, Any]:
-    """Of the first preset that a model here can run."""
+def starting_values(tenant: Tenant, models: Sequence[ModelInfo]) -> dict[str, Any]:
+    """Of the first preset that a model here can run, with room for the prompts of the dataset that stands first."""
     preset = next((preset for preset in PRESETS if preset.obstacle(models) is None), PRESETS[0])
-    return {path: value for path, value in preset.values.items() if path in PATHS}
+    values = {path: value for path, value in preset.values.items() if path in PATHS}
+    dataset = tenant.datasets.first()
+    longest = max((measured.get("max") or 0 for measured in dataset.lengths.values()), default=0) if dataset else 0
+    return {**values, LONGEST_PROMPT: max(longest, values.get(LONGEST_PROMPT, 0))} if longest else values
+
+
+def values_of(probe: Probe) -> dict[str, Any]:
+    """What the form said when it began ``probe``."""
+    spec = probe.spec
+    known = {path: spec.get(path.partition(".")[0], {}).get(path.partition(".")[2]) for path in PATHS}
+    values = {path: value for path, value in known.items() if value is not None}
+    return {"dataset": probe.dataset.public_id, "base_model": spec["base_model"], **values}
 
 
 def _field(knob: Knob) -> forms.Field:

@@ -17,7 +17,7 @@ from portal.jobs import catalog
 from portal.pages.access import tenant_page
 from portal.rewards import probes
 from portal.rewards.models import Reward
-from portal.rewards.probe_form import ProbeForm, starting_values
+from portal.rewards.probe_form import ProbeForm, starting_values, values_of
 from portal.rewards.probe_models import Probe
 
 NO_ENGINE = "The engine does not answer just now, so nothing can be tried. Try again in a minute."
@@ -30,12 +30,14 @@ def probe(request: HttpRequest, public_id: str) -> HttpResponse:
     """The form, and the newest probe of this reward. With ``HX-Request`` only that part of the page."""
     reward = get_object_or_404(request.tenant.rewards, public_id=public_id)
     models = catalog.known_models(timezone.now())
-    form = ProbeForm(request.tenant, models, request.POST or None, initial={**starting_values(models), **request.GET.dict()})
+    newest = reward.probes.select_related("dataset").first()
+    initial = {**starting_values(request.tenant, models), **(values_of(newest) if newest else {}), **request.GET.dict()}
+    form = ProbeForm(request.tenant, models, request.POST or None, initial=initial)
     if form.is_valid() and _start(request, reward, form):
         if not request.headers.get("HX-Request"):
             return redirect("rewards:probe", reward.public_id)
         form = ProbeForm(request.tenant, models, initial=form.cleaned_data)
-    newest = reward.probes.select_related("dataset").first()
+        newest = reward.probes.select_related("dataset").first()
     context = {"reward": reward, "form": form, **(_shown(newest) if newest else {})}
     if request.headers.get("HX-Request"):  # htmx puts nothing but a success into the page
         return render(request, "rewards/probe_body.html", context)

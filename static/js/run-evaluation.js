@@ -7,17 +7,19 @@ export function evaluationText(state, evalRows) {
   const last = state.evals.at(-1) ?? null;
   if (!evalRows) return { verdict: "Nobody can tell", note: "This dataset has no held-out rows. Give it some, and copy the job.", best: null, last: null };
   if (!last) return { verdict: "Not measured yet", note: "The first evaluation runs beside the first step.", best: null, last: null };
-  if (last.version === 0) return { verdict: `Begins at ${number(last.reward_mean, 3)}`, note: `${last.rows} held-out rows, before the first step.`, best: null, last: null };
+  if (!Number.isFinite(last.reward_mean)) return { verdict: "Not measured", note: `None of the ${last.rows} answers of version ${last.version} could be graded.`, best: bestOf(state.evals), last: null };
+  if (last.version === 0) return { verdict: `Begins at ${number(last.reward_mean, 3)}`, note: `${heldOut(last.rows)}, before the first step.`, best: null, last: null };
   const compared = last.comparison;
   const note = compared
-    ? `Version ${last.version} against version ${compared.against}, ${compared.rows} held-out rows: ${compared.wins} won, ${compared.losses} lost, ${compared.ties} the same.`
+    ? `Version ${last.version} against version ${compared.against}, ${heldOut(compared.rows)}: ${compared.wins} won, ${compared.losses} lost, ${compared.ties} the same.`
     : `Version ${last.version} was not compared row by row.`;
   return { verdict: sentence(compared?.verdict ?? `Held-out reward ${number(last.reward_mean, 3)}`), note, best: bestOf(state.evals), last: compared ? last.version : null };
 }
 
 /** The earliest of those with the highest held-out reward, as the engine chooses. */
 export function bestOf(evals) {
-  return evals.reduce((best, one) => (best === null || one.reward_mean > best.reward_mean ? one : best), null)?.version ?? null;
+  const measured = evals.filter((one) => Number.isFinite(one.reward_mean));
+  return measured.reduce((best, one) => (best === null || one.reward_mean > best.reward_mean ? one : best), null)?.version ?? null;
 }
 
 export function showEvaluation(state, page) {
@@ -39,4 +41,5 @@ function showBest(best, state, page) {
   $("#better-continue").href = `${page.continue_url}${best}`;
 }
 
+const heldOut = (rows) => `${rows} held-out ${rows === 1 ? "row" : "rows"}`;
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;

@@ -181,6 +181,13 @@ COMPARED = {"against": 0, "rows": 96, "wins": 20, "losses": 4, "ties": 72, "verd
             0,
             None,
         ),
+        (
+            [{"version": 0, "rows": 9, "reward_mean": 0.7}, {"version": 10, "rows": 9, "reward_mean": None}],
+            9,
+            "Not measured",
+            0,
+            None,
+        ),
     ],
 )
 def test_the_run_page_says_whether_it_got_better(

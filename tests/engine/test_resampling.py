@@ -267,3 +267,28 @@ async def test_a_job_may_be_told_never_to_pause(tmp_path):
     assert (await world.ended("job_a"))["job_a"]["version"] == 6
     assert world.events("job_a", "pause_requested") == []
     await world.manager.stop()
+
+
+class Solved(FakeRolloutPort):
+    """``right`` of the four groups of each batch have nothing but right completions."""
+
+    def __init__(self, script, right: int) -> None:
+        super().__init__(script)
+        self.right = right
+
+    async def rollout(self, request):
+        result = await super().rollout(request)
+        return RolloutResult(batch=result.batch, summary={**result.summary, "groups": 4, "groups_all_right": self.right})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("right", "advice"), [(4, "has learnt"), (3, "Easier or harder")])
+async def test_a_step_without_signal_says_whether_everything_was_right(tmp_path, right, advice):
+    world = World(tmp_path)
+    world.rollout, world.train = Solved(world.script, right), NoSignal(world.script)
+    await world.open()
+    await world.manager.submit("job_a", submission(world, rounds=0, steps=1))
+    await world.ended("job_a")
+    (warning,) = [event for event in world.events("job_a", "warning") if event.data["code"] == "no_signal"]
+    assert advice in warning.data["advice"]
+    await world.manager.stop()

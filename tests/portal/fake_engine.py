@@ -50,13 +50,17 @@ _T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class FakeEngine:
-    """``journal`` is the whole truth; ``calls`` is what was asked. ``down``: every call fails as if nothing listened."""
+    """``journal`` is the whole truth; ``calls`` is what was asked. ``down``: every call fails as if nothing listened.
+
+    ``slow``: so many calls more get no answer in time.
+    """
 
     def __init__(self, *, secret: str = "test-secret", clock: Callable[[], datetime] | None = None):
         self.secret = secret
         self.engine = uuid.uuid4().hex
         self.epoch = 1
         self.down = False
+        self.slow = 0
         self.models = [TINY]
         self.journal: list[dict[str, Any]] = []
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -88,6 +92,9 @@ class FakeEngine:
         self.calls.append((request.method, request.url.path))
         if self.down:
             raise httpx.ConnectError("connection refused", request=request)
+        if self.slow:
+            self.slow -= 1
+            raise httpx.ReadTimeout("timed out", request=request)
         if request.url.path == "/healthz":
             return httpx.Response(200, json={"ok": True, "epoch": self.epoch})
         if request.headers.get("Authorization") != f"Bearer {self.secret}":

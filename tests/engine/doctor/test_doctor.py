@@ -130,6 +130,12 @@ def test_a_fall_that_chance_explains_is_no_overfitting():
     assert "overfitting" not in codes(history, few)
 
 
+def test_an_evaluation_that_could_not_be_graded_says_nothing_of_overfitting():
+    history, evals = overfitted()
+    assert "overfitting" in codes(history, [*evals, Eval(version=60, rows=96, reward=None)])
+    assert "overfitting" not in codes(history, [*evals[:2], Eval(version=60, rows=96, reward=None)])
+
+
 def test_a_part_that_is_always_earned_is_no_victim():
     """The format is learned, so that only the answer still varies: that is how it should be."""
     learned = {"format": Part(mean=1.0, correlation=None), "answer": Part(mean=0.5, correlation=1.0)}

@@ -56,10 +56,12 @@ def test_a_grader_that_does_not_apply_has_not_failed():
     assert summary.invalid == 1
 
 
-def test_a_batch_without_any_valid_grade_is_still_summarised():
+def test_a_batch_without_any_valid_grade_has_no_reward_rather_than_0():
     summary = rollout_summary([played(None), played(None)], group_size=2, started_at=0.0)
 
-    assert (summary.reward_mean, summary.invalid, summary.groups_all_right, summary.groups_all_wrong) == (0.0, 2, 0, 0)
+    assert (summary.reward_mean, summary.reward_std, summary.reward_min, summary.reward_max) == (None, None, None, None)
+    assert (summary.invalid, summary.groups_all_right, summary.groups_all_wrong) == (2, 0, 0)
+    assert eval_data([played(None)], version=1, temperature=0.0, seconds=1.0).reward_mean is None
 
 
 def test_tokens_and_lengths_are_counted():

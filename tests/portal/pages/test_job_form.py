@@ -92,3 +92,16 @@ def test_a_viewer_may_not_start_a_job(world: World) -> None:
     answer = world.client(world.vera).post("/jobs/new/", order(world))
     assert answer.status_code == 403
     assert "needs the role member" in answer.content.decode()
+
+
+def test_a_version_without_its_job_is_refused_where_the_job_is_chosen(world: World) -> None:
+    answer = world.client(world.alice).post("/jobs/new/", order(world, **{"warm_start.version": "3"}))
+    assert answer.status_code == 422
+    assert answer.context["form"].errors["warm_start.job"]
+    assert not world.sums.jobs.exists()
+
+
+@pytest.mark.parametrize(("field", "end"), [("maximum", 2**31 - 1), ("minimum", 0)])
+def test_the_browser_is_told_the_last_seed_that_the_door_takes(field: str, end: int) -> None:
+    (seed,) = [knob for knob in knobs.knobs() if knob.path == "seed"]
+    assert getattr(seed, field) == end

@@ -194,6 +194,15 @@ def test_an_engine_that_is_down_is_said_at_once(world: World, engine: FakeEngine
     assert (run.state, run.note) == ("failed", lab.DOWN)
 
 
+def test_an_engine_that_is_only_slow_is_asked_again_in_the_background(world: World, engine: FakeEngine) -> None:
+    engine.slow = 1
+    run = begin(world, typed())
+    assert run.is_open
+    lab.go_on(run.pk, now())
+    run.refresh_from_db()
+    assert (run.state, rewards(run)) == ("succeeded", [1.0])
+
+
 def test_a_run_on_its_way_outlives_a_short_absence_of_the_engine(world: World, engine: FakeEngine) -> None:
     slowly(engine)
     run = begin(world, rows(world.dataset(), count=6))

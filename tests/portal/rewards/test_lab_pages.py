@@ -228,3 +228,13 @@ def test_drafts_are_listed_and_discarded(alice: Client) -> None:
     assert "almost there" in alice.get("/rewards/").content.decode()
     alice.post(f"{address}discard/")
     assert not Sheet.objects.exists()
+
+
+def test_no_old_result_stands_beside_a_refusal(world: World, engine: FakeEngine) -> None:
+    client, reward = world.client(world.alice), world.reward()
+    tried = {"do": "run", "try-on": "text", "try-samples": "42", "try-item": '{"answer": "42"}', "try-repeats": "1"}
+    path = f"/rewards/{reward.public_id}/lab/"
+    assert client.post(path, tried).status_code == 302
+    assert client.get(path).context["run"]
+    refused = client.post(path, {**tried, "try-item": "{"})
+    assert (refused.status_code, "run" in refused.context) == (422, False)

@@ -261,3 +261,19 @@ def test_a_probe_in_which_nothing_could_be_graded_says_so_and_shows_no_rates(wor
     assert "100 % of the completions could not be graded" in page and "row 0: no number" in page
     assert "Hardly any group would teach" in page and "were cut at their longest" in page
     assert "how long training takes is not known" in page
+
+
+def test_the_form_begins_with_what_the_newest_probe_was_asked(world: World, engine: FakeEngine, alice: Client) -> None:
+    reward, first = world.reward(), world.dataset()
+    alice.post(f"/rewards/{reward.public_id}/probe/", {**typed(world), "dataset": first.public_id, "rollout.group_size": 3})
+    world.dataset()  # newer than the one that was probed
+    form = alice.get(f"/rewards/{reward.public_id}/probe/").context["form"]
+    assert (form["dataset"].value(), form["rollout.group_size"].value()) == (first.public_id, 3)
+
+
+def test_the_form_begins_with_room_for_the_longest_prompt(world: World, engine: FakeEngine, alice: Client) -> None:
+    dataset = world.dataset()
+    dataset.lengths = {"tiny-math": {"model": "tiny-math", "max": 63}}
+    dataset.save(update_fields=["lengths"])
+    form = alice.get(f"/rewards/{world.reward().public_id}/probe/").context["form"]
+    assert form["rollout.max_prompt_tokens"].value() == 63
