@@ -55,6 +55,9 @@ class Env(BaseSettings):
     currency: str = Field(default="USD", pattern="^[A-Z]{3}$")
     starting_credit: Decimal = Field(default=Decimal(1000), ge=0, le=10**9, max_digits=16, decimal_places=6)
     log_json: bool | None = None
+    trusted_proxies: int = Field(default=0, ge=0, le=5)
+    api_calls_per_token: int = Field(default=600, ge=1, le=1_000_000)
+    api_calls_per_tenant: int = Field(default=3000, ge=1, le=1_000_000)
 
     @field_validator("state", "runtime")
     @classmethod

@@ -1,4 +1,8 @@
-"""Requests that no view should see: a NUL character in the address, which PostgreSQL refuses with an error of its own."""
+"""What happens to every request at the edge: it gets an id, and one with a NUL character in its address is refused.
+
+The id is ours alone (a client's own would let it write into the logs under another's): it stands in the answer's ``X-Request-Id``, in each
+log line and in the audit log. PostgreSQL refuses a NUL with an error of its own, so no view should see one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,35 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils.decorators import sync_and_async_middleware
+
+from tenants.ids import new_id
+
+
+@sync_and_async_middleware
+def request_id(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    if iscoroutinefunction(get_response):
+
+        async def middleware(request: HttpRequest) -> HttpResponse:
+            return _marked(request, await get_response(_mark(request)))
+    else:
+
+        def middleware(request: HttpRequest) -> HttpResponse:
+            return _marked(request, get_response(_mark(request)))
+
+    return middleware
+
+
+def _mark(request: HttpRequest) -> HttpRequest:
+    request.request_id = new_id("req")
+    request.META["HTTP_X_REQUEST_ID"] = request.request_id  # the log's middleware reads it there
+    return request
+
+
+def _marked(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    response["X-Request-Id"] = request.request_id
+    for name, value in getattr(request, "rate_headers", {}).items():
+        response[name] = value
+    return response
 
 
 @sync_and_async_middleware

@@ -24,6 +24,8 @@ INSTALLED_APPS = [
     "portal.rewards",
     "portal.jobs",
     "portal.billing",
+    "portal.accounts",
+    "portal.api",
     "portal.pages",
     "unfold",
     "django.contrib.admin",
@@ -49,6 +51,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.requests.request_id",
     "django.middleware.security.SecurityMiddleware",
     "portal.requests.no_nul",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -123,6 +126,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "account_login"
+ALLAUTH_TRUSTED_PROXY_COUNT = ENV.trusted_proxies  # allauth's limits, our own, allow-lists and the audit log: all read the address by it
 ACCOUNT_ADAPTER = "tenants.adapter.AccountAdapter"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
@@ -148,9 +152,11 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = csp.STRICT
 
+API_CALLS_PER_MINUTE = {"token": ENV.api_calls_per_token, "tenant": ENV.api_calls_per_tenant}
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.auth.TokenAuthentication", "portal.api.auth.SessionAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["portal.api.auth.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.limits.PerToken"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.JSONParser"],
     "DEFAULT_PAGINATION_CLASS": "portal.api.paging.NewestFirst",

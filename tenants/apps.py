@@ -9,7 +9,8 @@ class TenantsConfig(AppConfig):
     verbose_name = "Accounts"
 
     def ready(self) -> None:
-        from tenants import walls
+        from tenants import signals, walls
 
+        signals.connect()
         # Once for all apps, after the last of them: the keys cross app borders.
         post_migrate.connect(walls.after_migrate, dispatch_uid="tenants.walls")

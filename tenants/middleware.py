@@ -14,6 +14,8 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.decorators import sync_and_async_middleware
 
+from tenants import origin
+from tenants.addresses import client_address
 from tenants.models import Membership, Tenant
 
 SESSION_KEY = "tenant"
@@ -36,7 +38,8 @@ def tenant_middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[H
 
 
 def attach(request: HttpRequest) -> None:
-    """Set ``request.tenant`` and ``request.role``."""
+    """Set ``request.tenant`` and ``request.role``, and begin the request's origin for the audit log."""
+    origin.begin(address=client_address(request), request_id=getattr(request, "request_id", ""))
     membership = _membership(request) if settings.SESSION_COOKIE_NAME in request.COOKIES else None
     request.tenant = membership.tenant if membership else None
     request.role = membership.role if membership else None

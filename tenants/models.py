@@ -1,16 +1,23 @@
-"""Who: users, tenants (organisations), memberships and API tokens. Everything a tenant owns hangs off ``Tenant`` as a relation."""
+"""Who: users, tenants (organisations), memberships, invitations, API tokens, and the log of what they did.
+
+Everything a tenant owns hangs off ``Tenant`` as a relation.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from tenants.ids import tenant_id
+from tenants.ids import new_id, tenant_id
+
+invitation_id = partial(new_id, "inv")
 
 
 class UserManager(BaseUserManager["User"]):
@@ -61,6 +68,11 @@ class Tenant(models.Model):
     name = models.CharField(max_length=100)
     weight = models.FloatField(default=1.0, help_text="Share of the engine relative to other tenants.")
     created_at = models.DateTimeField(default=timezone.now)
+    require_mfa = models.BooleanField("second factor required", default=False)
+    suspended_at = models.DateTimeField(null=True, blank=True, help_text="Since when an operator keeps it closed.")
+    suspended_reason = models.CharField(max_length=300, blank=True, help_text="What its members read.")
+    deleted_at = models.DateTimeField(null=True, blank=True, help_text="When its owner deleted it; the row stays for billing.")
+    purged_at = models.DateTimeField(null=True, blank=True, help_text="When the last of its things was gone.")
     users = models.ManyToManyField(User, through="Membership", related_name="tenants")
 
     def __str__(self) -> str:
@@ -84,7 +96,10 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A bearer token without its secret: only a keyed hash is kept. See ``tenants.tokens``."""
+    """A bearer token without its secret: only a keyed hash is kept. See ``tenants.tokens``.
+
+    ``successor``: the ``token_id`` of the one that took its place; it goes on working until ``expires_at``, which the rotation moved.
+    """
 
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="api_tokens")
     user = models.ForeignKey(User, models.CASCADE, related_name="api_tokens")
@@ -92,6 +107,8 @@ class ApiToken(models.Model):
     name = models.CharField(max_length=100)
     secret_hash = models.CharField(max_length=64, editable=False)
     scopes = models.JSONField(default=list)
+    addresses = models.JSONField(default=list, blank=True, help_text="Networks that it may be used from; empty: from everywhere.")
+    successor = models.CharField(max_length=16, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -102,7 +119,67 @@ class ApiToken(models.Model):
         ordering = ("-id",)
 
     def __str__(self) -> str:
-        return f"{self.name} (mrl_{self.token_id}…)"
+        return f"{self.name} (mrl_live_{self.token_id}…)"
 
     def is_live(self, now: Any) -> bool:
         return self.revoked_at is None and now < self.expires_at
+
+
+class Invitation(models.Model):
+    """A wish that somebody joins, sent by mail. Of its secret only a hash is kept; a new mail makes a new secret."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="invitations")
+    public_id = models.CharField(max_length=32, unique=True, default=invitation_id, editable=False)
+    email = models.EmailField(max_length=254)
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
+    secret_hash = models.CharField(max_length=64, editable=False)
+    invited_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "id"], name="invitation_tenant_id"),
+            models.UniqueConstraint(
+                fields=["tenant", "email"], condition=Q(accepted_at=None, withdrawn_at=None), name="invitation_open_once"
+            ),
+        )
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.email} to {self.tenant}"
+
+    def is_open(self, now: Any) -> bool:
+        return self.accepted_at is None and self.withdrawn_at is None and now < self.expires_at
+
+
+class AuditEntry(models.Model):
+    """One thing that somebody did in a tenant. Written by ``tenants.audit`` only, in the transaction of the thing itself; never changed."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="audit")
+    at = models.DateTimeField(default=timezone.now)
+    action = models.CharField(max_length=60)
+    actor = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    actor_email = models.CharField(max_length=254, blank=True, help_text="As it was then; empty: the service itself.")
+    operator_email = models.CharField(max_length=254, blank=True, help_text="The operator who acted as this person.")
+    target = models.CharField(max_length=64, blank=True, help_text="The public id of what it was done to.")
+    target_name = models.CharField(max_length=254, blank=True)
+    token_id = models.CharField(max_length=16, blank=True)
+    address = models.CharField(max_length=45, blank=True)
+    request_id = models.CharField(max_length=64, blank=True)
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["tenant", "id"], name="auditentry_tenant_id"),)
+        indexes = (models.Index(fields=["tenant", "-id"], name="auditentry_newest"),)
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.action} by {self.actor_email or 'the service'}"
+
+    def save(self, *args: Any, **options: Any) -> None:
+        if not self._state.adding:
+            raise TypeError("what was written into the audit log is never changed")
+        super().save(*args, **{**options, "force_insert": True})

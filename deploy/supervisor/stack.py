@@ -82,7 +82,7 @@ def _migrations(settings: Settings) -> Service:
 
 
 def _web(settings: Settings) -> Service:
-    flags = ("--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "3")
+    flags = ("--lifespan", "off", "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "3")
     return Service(
         title="Pages, API, live updates",
         command=(

@@ -8,24 +8,28 @@ from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import authentication, exceptions, permissions
 
-from tenants import tokens
+from tenants import origin, tokens
+from tenants.access import closed
+from tenants.addresses import client_address
 from tenants.models import Role
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
-    """``Authorization: Bearer mrl_…``. Sets ``request.tenant`` to the token's."""
+    """``Authorization: Bearer mrl_live_…``. Sets ``request.tenant`` to the token's."""
 
     def authenticate(self, request: Any) -> tuple[Any, tokens.Access] | None:
         header = authentication.get_authorization_header(request).decode("latin-1").split()
         if not header or header[0].lower() != "bearer":
             return None
         try:
-            access = tokens.check(header[1] if len(header) == 2 else "", timezone.now())
+            address = client_address(request._request)
+            access = tokens.check(header[1] if len(header) == 2 else "", timezone.now(), address=address)
         except tokens.BadToken as error:
             raise exceptions.AuthenticationFailed(str(error), code=f"token_{error.code}") from None
         request._request.tenant = access.tenant
+        origin.add(token_id=access.token.token_id)
         return access.user, access
 
     def authenticate_header(self, request: Any) -> str:
@@ -44,6 +48,8 @@ class HasScope(permissions.BasePermission):
     def has_permission(self, request: Any, view: Any) -> bool:
         if not request.user.is_authenticated or tenant_of(request) is None:
             return False
+        if not getattr(view, "open_when_closed", False) and (reason := closed(tenant_of(request), request.user)):
+            raise reason
         noun = getattr(view, "noun", None)
         if noun is None:
             return True
@@ -69,7 +75,7 @@ class TokenScheme(OpenApiAuthenticationExtension):
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer", "bearerFormat": "mrl_…"}
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "mrl_live_…"}
 
 
 class SessionScheme(OpenApiAuthenticationExtension):

@@ -20,7 +20,15 @@ from tenants.access import Forbidden
 
 log = structlog.get_logger(__name__)
 
-_TYPES = {400: "invalid_request", 401: "authentication", 403: "permission", 404: "not_found", 409: "conflict", 503: "engine_unavailable"}
+_TYPES = {
+    400: "invalid_request",
+    401: "authentication",
+    403: "permission",
+    404: "not_found",
+    409: "conflict",
+    429: "rate_limit",
+    503: "engine_unavailable",
+}
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -60,7 +68,7 @@ def _known(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]] | Non
     if isinstance(error, Http404):
         return 404, body(404, "There is nothing here.", code="not_found"), {}
     if isinstance(error, (Forbidden, PermissionDenied)):
-        return 403, body(403, str(error) or "You may not do this.", code="forbidden"), {}
+        return 403, body(403, str(error) or "You may not do this.", code=getattr(error, "code", "forbidden")), {}
     if isinstance(error, EngineRefused):
         status = error.status if error.status in (404, 409) else 400
         return status, body(status, str(error), code="engine_refused", problems=error.problems), {}
@@ -80,6 +88,8 @@ def _of_problems(status: int, problems: list[tuple[str, str]], code: str) -> dic
 def _of_drf(error: exceptions.APIException) -> tuple[int, dict[str, Any], dict[str, str]]:
     status = error.status_code
     headers = {"WWW-Authenticate": error.auth_header} if getattr(error, "auth_header", None) else {}
+    if isinstance(error, exceptions.Throttled):
+        headers["Retry-After"] = str(int(error.wait or 1))
     if isinstance(error, exceptions.ValidationError):
         return status, _of_problems(status, list(_flat(error.detail)), "invalid"), headers
     code = error.get_codes() if isinstance(error.get_codes(), str) else "error"

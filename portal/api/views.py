@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from portal import gateway
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
+from portal.api.idempotency import OncePerKey
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
 from portal.jobs import catalog
@@ -36,7 +37,7 @@ def documented(answer: Any, errors: dict[int, Any], success: int = 200, **more: 
     return extend_schema(responses={success: answer, **errors}, **more)
 
 
-class TenantViews(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
+class TenantViews(OncePerKey, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
     """List and retrieve over one relation of the caller's tenant."""
 
     relation: ClassVar[str]
@@ -144,6 +145,8 @@ class Models(GenericAPIView):
 
 
 class Me(GenericAPIView):
+    open_when_closed = True
+
     @documented(shapes.MeOut, REFUSED)
     def get(self, request: Request) -> Response:
         """Who the caller is, in which tenant, and what it may do."""

@@ -19,6 +19,7 @@ from portal.datasets.tokenizer_files import NoTokenizer, ruler
 from portal.datasets.validate import Checked, Options, Progress
 from portal.errors import Conflict, Invalid
 from portal.names import clean_name
+from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -144,7 +145,7 @@ def _insert(tenant: Tenant, series: str, parts: canonical.Parts, fields: dict[st
             fields |= {"series": previous.root, "version": newest.version + 1}
         try:
             with transaction.atomic():
-                return tenant.datasets.create(
+                dataset = tenant.datasets.create(
                     train_sha256=parts.train.sha256,
                     train_bytes=parts.train.bytes,
                     train_rows=parts.train_rows,
@@ -153,6 +154,8 @@ def _insert(tenant: Tenant, series: str, parts: canonical.Parts, fields: dict[st
                     eval_rows=parts.eval_rows,
                     **fields,
                 )
+                audit.record(tenant, fields["created_by"], "dataset.created", dataset, rows=dataset.rows)
+                return dataset
         except IntegrityError as error:
             raise Conflict([("series", "another version was stored at the same moment; try again")]) from error
 

@@ -11,6 +11,7 @@ from portal.billing import gate
 from portal.errors import Conflict
 from portal.jobs import door, tasks
 from portal.jobs.models import Job, JobCommand, JobSubmission, State
+from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -50,6 +51,7 @@ def create_job(tenant: Tenant, user: User, raw: Any, now: datetime, *, idempoten
             created_at=now,
         )
         gate.admit(job, order.spec, order.budget, now)
+        audit.record(tenant, user, "job.created", job)
         tasks.deliver_on_commit(job)
     return job
 
@@ -84,6 +86,7 @@ def _command(tenant: Tenant, user: User, job: Job, kind: JobCommand.Kind, now: d
             gate.resume(job, now)
         reason = f"{kind} by {user.email}"
         command = JobCommand.objects.create(tenant=tenant, job=job, kind=kind, reason=reason, requested_by=user, requested_at=now)
+        audit.record(tenant, user, f"job.{kind.value}", job)
         tasks.deliver_on_commit(job)
     return command
 

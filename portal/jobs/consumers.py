@@ -14,12 +14,17 @@ from weakref import WeakKeyDictionary
 import structlog
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.sessions.models import Session
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare
 
 from portal.jobs.feed import Feed
 from portal.jobs.live import events_after
 from portal.jobs.models import Job
+from tenants import doors
+from tenants.access import closed
+from tenants.models import User
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +50,8 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
             return await self.close(NOT_THERE)
         self.last = after
         self.more = asyncio.Event()
+        self.looked = False
+        await self.channel_layer.group_add(doors.group_of(user.pk), self.channel_name)
         await self.channel_layer.group_add(self.job.group, self.channel_name)  # before the first read: what comes in between wakes us
         self.tail = asyncio.create_task(self._follow())
         return None
@@ -54,6 +61,7 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
             self.tail.cancel()
         if self.job is not None:
             await self.channel_layer.group_discard(self.job.group, self.channel_name)
+            await self.channel_layer.group_discard(doors.group_of(self.scope["user"].pk), self.channel_name)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
         """Nothing is asked over this socket; whatever a client sends is not even parsed."""
@@ -62,6 +70,11 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         """A wake-up from the ingester."""
         if message.get("seq", 0) > self.last:
             self.more.set()
+
+    async def look_again(self, message: dict[str, Any]) -> None:
+        """Something changed about this person: whether the socket may stay open is looked at now."""
+        self.looked = True
+        self.more.set()
 
     async def _follow(self) -> None:
         """Send rows until there are no more, then wait; each ping reads the rows too, in case a wake-up got lost."""
@@ -72,8 +85,8 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
                 await self._send_rows()
                 if await self._idle():
                     await self.send_json({"type": "ping", "last": self.last})
-                if loop.time() - checked >= self.check_seconds:
-                    checked = loop.time()
+                if self.looked or loop.time() - checked >= self.check_seconds:
+                    self.looked, checked = False, loop.time()
                     if await self._visible_job() is None:
                         return await self.close(NOT_THERE)
         except Exception:
@@ -98,12 +111,21 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
 
     @database_sync_to_async
     def _visible_job(self) -> Job | None:
-        """The job, if this person may see it now: active, a member of its tenant, and with a session that was not ended."""
-        user, session = self.scope["user"], self.scope["session"]
-        if not Session.objects.filter(session_key=session.session_key, expire_date__gt=timezone.now()).exists():
+        """The job, if this person may see it now: active, a member of its tenant, which is open, and with a session that still holds."""
+        user = User.objects.filter(pk=self.scope["user"].pk, is_active=True).first()
+        if user is None or not _holds(self.scope["session"].session_key, user):
             return None
         public_id = self.scope["url_route"]["kwargs"]["public_id"]
-        return Job.objects.filter(public_id=public_id, tenant__memberships__user=user, tenant__memberships__user__is_active=True).first()
+        job = Job.objects.select_related("tenant").filter(public_id=public_id, tenant__memberships__user=user).first()
+        return None if job is None or closed(job.tenant, user) else job
+
+
+def _holds(session_key: str, user: User) -> bool:
+    """Whether the session is there and was not made under an earlier password."""
+    session = Session.objects.filter(session_key=session_key, expire_date__gt=timezone.now()).first()
+    made_under = session.get_decoded().get(HASH_SESSION_KEY, "") if session else ""
+    hashes = [user.get_session_auth_hash(), *user.get_session_auth_fallback_hash()]
+    return any([constant_time_compare(made_under, wanted) for wanted in hashes])
 
 
 _feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()

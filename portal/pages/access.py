@@ -6,26 +6,52 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
 
-from tenants.access import Forbidden
+from tenants.access import Closed, Forbidden, closed
 
 
 def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Logged in and in an organisation. An action's ``Forbidden`` becomes the 403 page with its sentence."""
+    """Logged in and in an organisation that is open to this person. An action's ``Forbidden`` becomes the 403 page with its sentence."""
 
     @wraps(view)
     def open_to_members(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.tenant is None:
             raise PermissionDenied("You belong to no organisation. Ask an owner of one to invite you.")
-        try:
-            return view(request, *args, **kwargs)
-        except Forbidden as error:
-            raise PermissionDenied(str(error)) from error
+        if reason := closed(request.tenant, request.user):
+            return _shut(request, reason)
+        return _allowed(view, request, *args, **kwargs)
 
     return _signed_in(login_required(open_to_members))
+
+
+def person_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Logged in is enough: pages of a person, who may belong to no organisation, or to one that is closed at the moment."""
+
+    @wraps(view)
+    def open_to_persons(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return _allowed(view, request, *args, **kwargs)
+
+    return _signed_in(login_required(open_to_persons))
+
+
+def _allowed(view: Callable[..., HttpResponse], request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    try:
+        return view(request, *args, **kwargs)
+    except Forbidden as error:
+        raise PermissionDenied(str(error)) from error
+
+
+def _shut(request: HttpRequest, reason: Closed) -> HttpResponse:
+    """Where only a second factor is missing, a page leads to the one thing that opens it."""
+    if reason.code != "mfa_required" or wants_json(request) or request.headers.get("HX-Request"):
+        raise PermissionDenied(str(reason)) from reason
+    messages.warning(request, str(reason))
+    return redirect("mfa_index")
 
 
 def _signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

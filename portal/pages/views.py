@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from portal.jobs.listing import rows
 from portal.jobs.models import OPEN_STATES
-from portal.pages.access import tenant_page
+from portal.pages.access import person_page, tenant_page
 from portal.pages.sample import SAMPLES, ensure_sample
 from tenants.middleware import choose
 from tenants.models import Tenant
@@ -47,7 +47,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@tenant_page
+@person_page
 def switch(request: HttpRequest, public_id: str) -> HttpResponse:
     choose(request, get_object_or_404(request.user.tenants, public_id=public_id))
     return redirect("home")

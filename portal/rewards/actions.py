@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+
 from engine.grader_spec import parse_grader
 from engine.spec import SpecError
 from portal.errors import Invalid
 from portal.names import clean_name
 from portal.rewards.models import Reward
 from portal.rewards.secrets import sealed
+from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -21,7 +24,10 @@ def create_reward(tenant: Tenant, user: User, name: str, grader: Any) -> Reward:
     parsed = sealed(tenant.public_id, checked_grader(grader, problems), problems)
     if problems:
         raise Invalid(problems)
-    return Reward.objects.create(tenant=tenant, name=name, grader=parsed, created_by=user)
+    with transaction.atomic():
+        reward = Reward.objects.create(tenant=tenant, name=name, grader=parsed, created_by=user)
+        audit.record(tenant, user, "reward.created", reward)
+    return reward
 
 
 def checked_grader(raw: Any, problems: list[tuple[str, str]]) -> dict[str, Any]:
