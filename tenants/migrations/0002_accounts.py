@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='tenant',
             name='deleted_at',
-            field=models.DateTimeField(blank=True, help_text='When its owner deleted it. The row stays where billing points at it.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When its owner deleted it; the row stays for billing.', null=True),
         ),
         migrations.AddField(
             model_name='tenant',
