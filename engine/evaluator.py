@@ -23,6 +23,7 @@ from engine.history import JobHistory
 from engine.paired import best, change, compare
 from engine.ports import AdapterRef, EvalRequest, EvalResult, PortError, RolloutPort, Row
 from engine.store import Store, UnknownVersion
+from engine.stubborn import stubbornly
 
 logger = logging.getLogger(__name__)
 
@@ -64,15 +65,13 @@ class Evaluator:
 
     async def _stubbornly(self, job: JobHistory, version: int) -> dict[str, Any]:
         """Again when the platform failed: a curve that misses its first or last point answers nothing."""
-        for _ in range(self.driver.scheduler.policy.max_attempts - 1):
-            try:
-                return await self._once(job, version)
-            except PortError as error:
-                if error.attribution != "platform":
-                    raise
-                logger.warning("%s: evaluation of version %d: %s; trying again", job.job, version, error.reason)
-                self.adapters.forget(job.job, version)
-        return await self._once(job, version)
+
+        def on_failure(error: PortError) -> None:
+            logger.warning("%s: evaluation of version %d: %s; trying again", job.job, version, error.reason)
+            self.adapters.forget(job.job, version)
+
+        tries = self.driver.scheduler.policy.max_attempts
+        return await stubbornly(lambda: self._once(job, version), tries=tries, on_failure=on_failure)
 
     async def _once(self, job: JobHistory, version: int) -> dict[str, Any]:
         async with self._places:

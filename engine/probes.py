@@ -22,6 +22,7 @@ from engine.probe_forecast import RowProbe, Took, examples, forecast
 from engine.probe_pace import StepPace
 from engine.probe_spec import ProbeOrder
 from engine.spec import JobSpec, SpecError, parse_as
+from engine.stubborn import stubbornly
 from engine.trajectory import Trajectory, decode
 
 logger = logging.getLogger(__name__)
@@ -187,16 +188,11 @@ class Probes:
             adapter_files={},
             deadline_seconds=probe.order.deadline_seconds,
         )
-        for _ in range(TRIES - 1):
-            try:
-                return await self._rollout.rollout(request)
-            except Aborted:
-                raise
-            except PortError as error:
-                if error.attribution != "platform":
-                    raise
-                logger.warning("%s: row %d: %s; trying again", probe.job, row.row, error.reason)
-        return await self._rollout.rollout(request)
+
+        def on_failure(error: PortError) -> None:
+            logger.warning("%s: row %d: %s; trying again", probe.job, row.row, error.reason)
+
+        return await stubbornly(lambda: self._rollout.rollout(request), tries=TRIES, on_failure=on_failure, final=(Aborted,))
 
     def _forecast(self, spec: JobSpec, rows: list[Row], sampled: list[RolloutResult], took: Took) -> dict[str, Any]:
         order = {row.row: place for place, row in enumerate(rows)}

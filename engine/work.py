@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from engine.adapters import SamplerAdapters
@@ -22,6 +22,7 @@ from engine.ports import PortError, RolloutPort, TrainPort, TrainRequest, TrainR
 from engine.step_sampler import StepSampler
 from engine.steps import TrainTimes, rollout_ready_data, step_data, with_commit
 from engine.store import Store
+from engine.stubborn import stubbornly
 from engine.warm_start import begun_with
 
 logger = logging.getLogger(__name__)
@@ -81,17 +82,13 @@ class Work:
             self._driver.enter(job)
 
     async def _fresh(self, job: JobHistory) -> dict[str, bytes]:
-        for _ in range(self._driver.scheduler.policy.max_attempts - 1):
-            try:
-                return await self._call_fresh(job)
-            except PortError as error:
-                if error.attribution != "platform":
-                    raise
-                logger.warning("job %s: %s; trying again", job.job, error.reason)
-        return await self._call_fresh(job)
+        def call() -> Awaitable[dict[str, bytes]]:
+            return self._driver.call(self._train.fresh(job.job, job.spec), seconds=self._deadlines.fresh, what="making version 0")
 
-    async def _call_fresh(self, job: JobHistory) -> dict[str, bytes]:
-        return await self._driver.call(self._train.fresh(job.job, job.spec), seconds=self._deadlines.fresh, what="making version 0")
+        def on_failure(error: PortError) -> None:
+            logger.warning("job %s: %s; trying again", job.job, error.reason)
+
+        return await stubbornly(call, tries=self._driver.scheduler.policy.max_attempts, on_failure=on_failure)
 
     # Rollout
 
