@@ -54,6 +54,10 @@ class Env(BaseSettings):
     max_upload_bytes: int = Field(default=4 * 1024**3, ge=1024)
     currency: str = Field(default="USD", pattern="^[A-Z]{3}$")
     starting_credit: Decimal = Field(default=Decimal(1000), ge=0, le=10**9, max_digits=16, decimal_places=6)
+    stripe_key: SecretStr | None = None
+    stripe_webhook_secret: SecretStr | None = None
+    stripe_api_base: str = ""
+    grace_days: int = Field(default=7, ge=0, le=365)
     log_json: bool | None = None
     trusted_proxies: int = Field(default=0, ge=0, le=5)
     api_calls_per_token: int = Field(default=600, ge=1, le=1_000_000)
@@ -77,6 +81,20 @@ class Env(BaseSettings):
         if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("must begin with redis://, rediss:// or unix://")
         return value
+
+    @field_validator("stripe_key")
+    @classmethod
+    def _secret_key_of_stripe(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("sk_test_", "sk_live_", "rk_test_", "rk_live_")):
+            raise ValueError("must be a secret or restricted key of Stripe: sk_live_…, sk_test_…, rk_live_… or rk_test_…")
+        return value
+
+    @model_validator(mode="after")
+    def _stripe_is_whole(self) -> Env:
+        secret = self.stripe_webhook_secret.get_secret_value() if self.stripe_webhook_secret else ""
+        if self.stripe_key is not None and not secret.startswith("whsec_"):
+            raise ValueError("MARLAAS_STRIPE_WEBHOOK_SECRET must be set with MARLAAS_STRIPE_KEY: whsec_…, of the endpoint /stripe/webhook/")
+        return self
 
     @model_validator(mode="after")
     def _refuse_insecure_production(self) -> Env:

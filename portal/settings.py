@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from celery.schedules import crontab
+
 from portal import csp, env, logs
 
 ENV = env.load()
@@ -106,6 +108,9 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "portal.jobs.tasks.sweep", "schedule": 5.0, "options": {"expires": 5}},
+    "tell-stripe": {"task": "portal.billing.tasks.tell", "schedule": 60.0, "options": {"expires": 60}},
+    "handle-notices": {"task": "portal.billing.tasks.handle", "schedule": 30.0, "options": {"expires": 30}},
+    "billing-nightly": {"task": "portal.billing.tasks.nightly", "schedule": crontab(hour=3, minute=17), "options": {"expires": 3600}},
 }
 
 ENGINE_URL = ENV.engine_url
@@ -114,6 +119,11 @@ DEFAULT_MODEL = ENV.model
 
 CURRENCY = ENV.currency
 STARTING_CREDIT_MICROS = int(ENV.starting_credit * 1_000_000)  # exact: it has at most six decimal places
+# Without a key credit is granted by operators, and Stripe is told of nothing.
+STRIPE_KEY = ENV.stripe_key.get_secret_value() if ENV.stripe_key else ""
+STRIPE_WEBHOOK_SECRET = ENV.stripe_webhook_secret.get_secret_value() if ENV.stripe_webhook_secret else ""
+STRIPE_API_BASE = ENV.stripe_api_base
+GRACE_DAYS = ENV.grace_days
 
 # --- who may do what ----------------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "tenants.User"

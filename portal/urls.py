@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from portal import csp, health
+from portal.billing import hooks
 
 admin.site.login = secure_admin_login(admin.site.login)  # one login for all, with its second factor and rate limits
 
@@ -20,6 +21,7 @@ urlpatterns = [
     path("accounts/", include("allauth.urls")),
     path("api/", include("portal.api.urls")),
     path("admin/", admin.site.urls),
+    path("stripe/webhook/", hooks.receive, name="stripe-webhook"),
     path("csp-report/", csp.report, name="csp-report"),
     path("healthz", health.healthz, name="healthz"),
 ]

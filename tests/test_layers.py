@@ -78,6 +78,11 @@ RULES = [
     Rule(says="only engine/runtime imports ray", covers=outside("engine/runtime/"), forbids=any_of("ray")),
     Rule(says=f"only {', '.join(TORCH_HOMES)}* import torch", covers=outside(*TORCH_HOMES), forbids=any_of("torch")),
     Rule(
+        says="only portal/billing/stripe_client.py imports stripe",
+        covers=outside("portal/billing/stripe_client.py"),
+        forbids=any_of("stripe"),
+    ),
+    Rule(
         says="engine.runtime stands on top of the engine: only it, the entry points and the bench import it",
         covers=lambda path: (
             path.startswith("engine/") and not path.startswith(("engine/runtime/", "engine/bench/", "engine/__main__", "engine/demo"))
@@ -148,9 +153,10 @@ def test_no_import_breaks_the_layers(rule, imports):
         ("engine/rollout/episodes.py", "import vllm.lora", 5),
         ("engine/manager.py", "import ray", 6),
         ("engine/rewards/math.py", "from torch import nn", 7),
-        ("engine/manager.py", "from engine.runtime.launcher import launch", 8),
-        ("engine/train/worker.py", "from engine.manager import Manager", 9),
-        ("portal/jobs/tasks.py", "import httpx", 10),
+        ("portal/billing/outbox.py", "import stripe", 8),
+        ("engine/manager.py", "from engine.runtime.launcher import launch", 9),
+        ("engine/train/worker.py", "from engine.manager import Manager", 10),
+        ("portal/jobs/tasks.py", "import httpx", 11),
     ],
 )
 def test_each_rule_would_notice(path, source, rule):

@@ -13,8 +13,24 @@ from django.utils import timezone
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from portal.billing import ledger, money
-from portal.billing.models import Account, DailyUsage, Entry, Hold, Plan, Price, QuotaOverride
+from portal.billing import ledger, money, subscriptions
+from portal.billing.models import (
+    Account,
+    DailyUsage,
+    Discrepancy,
+    Dispute,
+    Entry,
+    Hold,
+    Invoice,
+    MeterEvent,
+    Plan,
+    Price,
+    QuotaOverride,
+    StripeCustomer,
+    StripeEvent,
+    Subscription,
+    TopUp,
+)
 from tenants.records import ReadOnly
 
 
@@ -120,6 +136,10 @@ class PriceForm(forms.ModelForm):
 class PlanAdmin(ModelAdmin):
     list_display = ("name", "key", "running_jobs", "queued_jobs", "tokens_per_month", "storage_bytes", "steps", "rank", "context_tokens")
 
+    def save_model(self, request: HttpRequest, obj: Plan, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        subscriptions.follow_plan(obj)
+
 
 @admin.register(QuotaOverride)
 class QuotaOverrideAdmin(ModelAdmin):
@@ -167,4 +187,64 @@ class HoldAdmin(ReadOnly):
 class DailyUsageAdmin(ReadOnly):
     list_display = ("day", "tenant", "source_type", "source", "model", "kind", "quantity", "amount_micros")
     list_filter = ("kind", "source_type")
+    list_select_related = ("tenant",)
+
+
+@admin.register(MeterEvent)
+class MeterEventAdmin(ReadOnly):
+    """What waits to be told to Stripe, and what was."""
+
+    list_display = ("hour", "tenant", "meter", "quantity", "sealed_at", "attempts", "tried_at", "next_try_at", "sent_at", "error")
+    list_filter = (("sent_at", admin.EmptyFieldListFilter), "meter")
+    list_select_related = ("tenant",)
+
+
+@admin.register(StripeEvent)
+class StripeEventAdmin(ReadOnly):
+    list_display = ("created_at", "kind", "object_id", "found", "received_at", "handled_at", "attempts", "error")
+    list_filter = (("handled_at", admin.EmptyFieldListFilter), "found", "kind")
+    search_fields = ("event_id", "object_id")
+
+
+@admin.register(TopUp)
+class TopUpAdmin(ReadOnly):
+    list_display = ("public_id", "tenant", "micros", "currency", "state", "bought_by", "created_at", "ended_at")
+    list_filter = ("state",)
+    list_select_related = ("tenant", "bought_by")
+    search_fields = ("public_id", "session_id", "payment_id", "tenant__name")
+
+
+@admin.register(Subscription)
+class SubscriptionAdmin(ReadOnly):
+    list_display = ("subscription_id", "tenant", "plan", "status", "period_start", "period_end", "cancel_at_period_end")
+    list_filter = ("status",)
+    list_select_related = ("tenant", "plan")
+
+
+@admin.register(Invoice)
+class InvoiceAdmin(ReadOnly):
+    list_display = ("created_at", "number", "tenant", "status", "total_minor", "paid_minor", "currency", "failed_at")
+    list_filter = ("status",)
+    list_select_related = ("tenant",)
+    search_fields = ("invoice_id", "number", "tenant__name")
+
+
+@admin.register(Dispute)
+class DisputeAdmin(ReadOnly):
+    list_display = ("created_at", "dispute_id", "tenant", "status", "micros")
+    list_select_related = ("tenant",)
+
+
+@admin.register(StripeCustomer)
+class StripeCustomerAdmin(ReadOnly):
+    list_display = ("customer_id", "tenant", "created_at")
+    list_select_related = ("tenant",)
+    search_fields = ("customer_id", "tenant__name")
+
+
+@admin.register(Discrepancy)
+class DiscrepancyAdmin(ReadOnly):
+    """Where Stripe and we do not say the same; a row goes when a later night finds that they agree."""
+
+    list_display = ("found_at", "what", "ours", "theirs", "tenant")
     list_select_related = ("tenant",)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Sum
 
 from engine.spec import JobSpec
-from portal.billing import holds, ledger, quotas, worst
+from portal.billing import holds, ledger, quotas, standing, worst
 from portal.billing.budgets import Budget
 from portal.billing.ledger import MAX_QUANTITY
 from portal.billing.models import TOKEN_KINDS, Hold
@@ -33,16 +33,22 @@ class NoCredit(Conflict):
     code = "insufficient_credit"
 
 
+class PaymentDue(Conflict):
+    code = "payment_due"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Obstacle:
-    """Why a job may not go on. ``code``: credit | budget | quota."""
+    """Why a job may not go on. ``code``: credit | budget | quota | payment."""
 
     code: str
     reason: str
 
 
 def admit(job: Job, spec: JobSpec, budget: Budget, now: datetime) -> Hold:
-    """Hold what the first steps may cost, in the transaction that makes the job. Raises ``Invalid``, ``QuotaExceeded``, ``NoCredit``."""
+    """Hold what the first steps may cost, in the transaction that makes the job. Raises ``Invalid`` or one of its kinds."""
+    if not (paid := standing.of(job.tenant, now)).may_start:
+        raise PaymentDue([("payment", paid.reason)])
     tokens = worst.step_tokens(spec)
     if (most := max(tokens.values())) > MAX_QUANTITY:
         raise Invalid([("rollout.prompts_per_step", f"a step may take {most:,} tokens of a kind, at most {MAX_QUANTITY:,} are billable")])
@@ -73,14 +79,22 @@ def after_step(job: Job, now: datetime) -> None:
 
 
 def resume(job: Job, now: datetime) -> None:
-    """Raise ``NoCredit`` or ``QuotaExceeded`` where a paused job may not go on; else what it needs is held."""
+    """Raise ``NoCredit``, ``QuotaExceeded`` or ``PaymentDue`` where a paused job may not go on; else what it needs is held."""
     with transaction.atomic():
         hold = Hold.objects.select_related("tenant").filter(job=job, closed_at=None).first()
         if hold is None:
             return
         if obstacle := _obstacle(job, hold, now):
-            raise (quotas.QuotaExceeded if obstacle.code == "quota" else NoCredit)([(obstacle.code, obstacle.reason)])
+            raise _REFUSALS[obstacle.code]([(obstacle.code, obstacle.reason)])
         Hold.objects.filter(pk=hold.pk).update(stop_code="", stop_reason="")
+
+
+_REFUSALS: dict[str, type[Conflict]] = {
+    "quota": quotas.QuotaExceeded,
+    "payment": PaymentDue,
+    "credit": NoCredit,
+    "budget": NoCredit,
+}
 
 
 def spent(job: Job) -> tuple[int, int]:
@@ -95,6 +109,8 @@ def _obstacle(job: Job, hold: Hold, now: datetime) -> Obstacle | None:
     steps = min(STEPS_AHEAD, job.steps - job.version)
     if steps <= 0:
         return None
+    if not (paid := standing.of(hold.tenant, now)).may_go_on:
+        return Obstacle(code="payment", reason=paid.reason)
     needed = steps * PriceBook.read().most(hold.step_tokens, job.base_model, now)
     tokens = steps * sum(hold.step_tokens.values())
     if over := _over_budget(job, hold, needed, tokens):

@@ -68,7 +68,7 @@ def release(hold: Hold, now: datetime) -> None:
 def _reserve(account: Account, micros: int) -> bool:
     if micros < 0:
         raise ValueError(f"a reservation of {micros} micro-units")
-    free = Account.objects.filter(pk=account.pk, balance_micros__gte=F("held_micros") + micros)
+    free = Account.objects.filter(pk=account.pk, balance_micros__gte=F("held_micros") + micros - F("credit_line_micros"))
     return bool(free.update(held_micros=F("held_micros") + micros))
 
 

@@ -15,11 +15,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Sum
 
-from portal.billing import setup
-from portal.billing.models import CREDIT, MILLION, Account, DailyUsage, Entry, Hold, SourceType
+from portal.billing import outbox, setup
+from portal.billing.models import CREDIT, DEBIT, MILLION, MONEY, Account, DailyUsage, Entry, Hold, SourceType
 from portal.errors import Conflict, Invalid
 from tenants.models import Tenant
 
+PROVIDER = "Stripe"
 MAX_QUANTITY = 10**9  # with the highest price still far below the largest bigint
 
 
@@ -72,7 +73,7 @@ def account_of(tenant: Tenant, now: datetime) -> Account:
     with transaction.atomic():
         account, opened = Account.objects.get_or_create(tenant=tenant, defaults={"plan": setup.default_plan(), "created_at": now})
         if opened and settings.STARTING_CREDIT_MICROS:
-            _credit(tenant, "starting-credit", settings.STARTING_CREDIT_MICROS, "starting credit", "installation", now)
+            grant(tenant, "starting-credit", settings.STARTING_CREDIT_MICROS, "starting credit", "installation", now)
             account.refresh_from_db()
     return account
 
@@ -95,10 +96,10 @@ def post(tenant: Tenant, lines: Iterable[Line], now: datetime) -> list[Entry]:
     if not wanted:
         return []
     with transaction.atomic():
-        locked(tenant, now)
+        account = locked(tenant, now)
         known = _known(tenant, wanted)
         fresh = [_entry(tenant, line, now) for key, line in reversed(wanted.items()) if key not in known]
-        return _add(tenant, fresh)
+        return _add(account, fresh, now)
 
 
 def grant(tenant: Tenant, key: str, micros: int, reason: str, by: str, now: datetime) -> Entry:
@@ -115,11 +116,22 @@ def grant(tenant: Tenant, key: str, micros: int, reason: str, by: str, now: date
     if problems:
         raise Invalid(problems)
     with transaction.atomic():
-        locked(tenant, now)
-        entry = _credit(tenant, key, micros, reason.strip()[:300], by, now)
+        entry = _move(locked(tenant, now), CREDIT, SourceType.GRANT, key, micros, reason.strip(), by, now)
     if entry.amount_micros != micros:
         raise Conflict([("key", "another amount was given under this key")])
     return entry
+
+
+def receive(tenant: Tenant, source_type: str, key: str, micros: int, reason: str, now: datetime, *, part: int = 0) -> Entry:
+    """Credit that was paid for; once per (source type, key, part), whatever is told again."""
+    with transaction.atomic():
+        return _move(locked(tenant, now), CREDIT, source_type, key, micros, reason, PROVIDER, now, part)
+
+
+def take_back(tenant: Tenant, source_type: str, key: str, micros: int, reason: str, now: datetime) -> Entry:
+    """Credit whose money went back to where it came from, a part of it perhaps; once per (source type, key)."""
+    with transaction.atomic():
+        return _move(locked(tenant, now), DEBIT, source_type, key, micros, reason, PROVIDER, now)
 
 
 def reverse(entry: Entry, reason: str, by: str, now: datetime) -> Entry:
@@ -129,7 +141,7 @@ def reverse(entry: Entry, reason: str, by: str, now: datetime) -> Entry:
     if not reason.strip() or not by.strip():
         raise Invalid([("reason", "say why, and who does it: the tenant reads it")])
     with transaction.atomic():
-        locked(entry.tenant, now)
+        account = locked(entry.tenant, now)
         if standing := Entry.objects.filter(reverses=entry).first():
             return standing
         copied = {
@@ -145,7 +157,7 @@ def reverse(entry: Entry, reason: str, by: str, now: datetime) -> Entry:
             by=by,
             **copied,
         )
-        return _add(entry.tenant, [row])[0]
+        return _add(account, [row], now)[0]
 
 
 def audit(tenant: Tenant) -> Audit:
@@ -159,7 +171,7 @@ def audit(tenant: Tenant) -> Audit:
             held=account.held_micros,
             holds=_total(Hold.objects.filter(tenant=tenant), "micros"),
             usage=_total(DailyUsage.objects.filter(tenant=tenant), "amount_micros"),
-            charges=_total(entries.exclude(kind=CREDIT), "amount_micros"),
+            charges=_total(entries.exclude(kind__in=MONEY), "amount_micros"),
         )
 
 
@@ -192,22 +204,31 @@ def _entry(tenant: Tenant, line: Line, now: datetime) -> Entry:
     )
 
 
-def _credit(tenant: Tenant, key: str, micros: int, reason: str, by: str, now: datetime) -> Entry:
-    standing = Entry.objects.filter(tenant=tenant, source_type=SourceType.GRANT, source=key, reverses=None).first()
+def _move(
+    account: Account, kind: str, source_type: str, key: str, micros: int, reason: str, by: str, now: datetime, part: int = 0
+) -> Entry:
+    """The row that puts ``micros`` in (CREDIT) or takes them out (DEBIT); the one that stands, when it was written before."""
+    tenant = account.tenant
+    if micros <= 0:
+        raise ValueError(f"a {kind} of {micros} micro-units for {key}")
+    standing = Entry.objects.filter(tenant=tenant, source_type=source_type, source=key, step=part, kind=kind, reverses=None).first()
     if standing:
         return standing
-    row = Entry(tenant=tenant, at=now, created_at=now, source_type=SourceType.GRANT, source=key, kind=CREDIT, reason=reason, by=by)
-    row.quantity, row.price_micros, row.amount_micros = micros, 0, micros
-    return _add(tenant, [row])[0]
+    row = Entry(
+        tenant=tenant, at=now, created_at=now, source_type=source_type, source=key, step=part, kind=kind, reason=reason[:300], by=by
+    )
+    row.quantity, row.price_micros, row.amount_micros = micros, 0, micros if kind == CREDIT else -micros
+    return _add(account, [row], now)[0]
 
 
-def _add(tenant: Tenant, entries: list[Entry]) -> list[Entry]:
-    """Insert, and carry the balance and the days along. The account is locked."""
+def _add(account: Account, entries: list[Entry], now: datetime) -> list[Entry]:
+    """Insert, and carry the outbox, the balance and the days along. The account is locked."""
     if not entries:
         return []
+    outbox.tell(account, entries, now)
     Entry.objects.bulk_create(entries)
-    Account.objects.filter(tenant=tenant).update(balance_micros=F("balance_micros") + sum(entry.amount_micros for entry in entries))
-    _roll_up(tenant, [entry for entry in entries if entry.kind != CREDIT])
+    Account.objects.filter(pk=account.pk).update(balance_micros=F("balance_micros") + sum(entry.amount_micros for entry in entries))
+    _roll_up(account.tenant, [entry for entry in entries if entry.kind not in MONEY])
     return entries
 
 

@@ -11,8 +11,33 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from portal.billing.stripe_models import (
+    LIVE,
+    Discrepancy,
+    Dispute,
+    Invoice,
+    MeterEvent,
+    StripeCustomer,
+    StripeEvent,
+    StripeMark,
+    Subscription,
+    TopUp,
+)
 from portal.jobs.models import Job
 from tenants.models import Tenant
+
+__all__ = (
+    "LIVE",
+    "Discrepancy",
+    "Dispute",
+    "Invoice",
+    "MeterEvent",
+    "StripeCustomer",
+    "StripeEvent",
+    "StripeMark",
+    "Subscription",
+    "TopUp",
+)
 
 MILLION = 1_000_000
 
@@ -29,6 +54,8 @@ class Kind(models.TextChoices):
 
 
 CREDIT = "credit"
+DEBIT = "debit"
+MONEY = (CREDIT, DEBIT)  # what comes and goes, as opposed to what is used
 TOKEN_KINDS = (Kind.PREFILL, Kind.CACHED_PREFILL, Kind.SAMPLED, Kind.TRAINED, Kind.JUDGE)
 
 
@@ -41,6 +68,10 @@ class SourceType(models.TextChoices):
     CHAT = "chat"
     STORAGE = "storage"
     GRANT = "grant"
+    CHECKOUT = "checkout"
+    INVOICE = "invoice"
+    REFUND = "refund"
+    DISPUTE = "dispute"
 
 
 class AppendOnly(Exception):
@@ -85,6 +116,21 @@ class Plan(models.Model):
     steps = models.PositiveIntegerField(null=True, blank=True, help_text="Training steps of one job.")
     rank = models.PositiveIntegerField(null=True, blank=True, help_text="LoRA rank of one job.")
     context_tokens = models.PositiveIntegerField(null=True, blank=True, help_text="Longest completion with its prompt.")
+    stripe_price = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="Stripe's price of its monthly fee, price_…; empty: operators assign this plan, nobody buys it.",
+    )
+    included_micros = models.BigIntegerField(default=0, help_text="Credit that each paid period brings, in micro-units.")
+    overage_micros = models.BigIntegerField(
+        default=0, help_text="How far below 0 a subscriber's balance may go, in micro-units; the next invoice asks for it."
+    )
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["stripe_price"], condition=~Q(stripe_price=""), name="plan_stripe_price_once"),
+            models.CheckConstraint(condition=Q(included_micros__gte=0, overage_micros__gte=0), name="plan_not_negative"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -95,19 +141,23 @@ QUOTAS = ("running_jobs", "queued_jobs", "tokens_per_month", "storage_bytes", "s
 
 class Account(models.Model):
     """A tenant's money. ``balance_micros`` is the sum of its entries, kept in the transaction that adds one; ``held_micros`` the sum of
-    its holds. What may be newly held is the difference.
+    its holds. What may be newly held is the difference, and what a subscription lets the balance go below 0.
     """
 
     tenant = models.OneToOneField(Tenant, models.PROTECT, related_name="account")
     plan = models.ForeignKey(Plan, models.PROTECT, related_name="+")
     balance_micros = models.BigIntegerField(default=0)
     held_micros = models.BigIntegerField(default=0)
+    credit_line_micros = models.BigIntegerField(
+        default=0, help_text="How far below 0 the balance may go: the overage of a live subscription."
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "id"], name="account_tenant_id"),
             models.CheckConstraint(condition=Q(held_micros__gte=0), name="account_held_not_negative"),
+            models.CheckConstraint(condition=Q(credit_line_micros__gte=0), name="account_credit_line_not_negative"),
         )
 
     def __str__(self) -> str:
@@ -115,7 +165,7 @@ class Account(models.Model):
 
     @property
     def available_micros(self) -> int:
-        return self.balance_micros - self.held_micros
+        return self.balance_micros + self.credit_line_micros - self.held_micros
 
 
 class QuotaOverride(models.Model):
@@ -170,7 +220,7 @@ class Entry(AppendOnlyModel):
     source = models.CharField(max_length=64)
     step = models.PositiveIntegerField(default=0)
     attempt = models.PositiveIntegerField(default=0)
-    kind = models.CharField(max_length=20, choices=[*Kind.choices, (CREDIT, "credit")])
+    kind = models.CharField(max_length=20, choices=[*Kind.choices, (CREDIT, "credit"), (DEBIT, "debit")])
     model = models.CharField(max_length=200, blank=True)
     quantity = models.PositiveBigIntegerField()
     price_micros = models.PositiveBigIntegerField(help_text="Per million; 0 with a reason where nothing is charged.")
@@ -178,6 +228,10 @@ class Entry(AppendOnlyModel):
     reason = models.CharField(max_length=300, blank=True)
     by = models.CharField(max_length=254, blank=True, help_text="Who gave or reversed it; empty: the meter.")
     reverses = models.OneToOneField("self", models.PROTECT, null=True, related_name="reversal")
+    told_hour = models.DateTimeField(null=True, help_text="The hour of the outbox that Stripe is told of it in; empty: it is not told.")
+    overage_micros = models.BigIntegerField(
+        default=0, help_text="The part of the amount that no credit covered: the next invoice asks for it."
+    )
 
     class Meta:
         constraints = (
@@ -189,16 +243,19 @@ class Entry(AppendOnlyModel):
             models.CheckConstraint(
                 condition=Q(reverses__isnull=False)
                 | Q(kind=CREDIT, amount_micros=F("quantity"))
+                | Q(kind=DEBIT, amount_micros=-1 * F("quantity"))
                 | (Q(kind__in=Kind.values) & Q(amount_micros=-1 * ((F("quantity") * F("price_micros") + MILLION // 2) / MILLION))),
                 name="entry_amount_is_quantity_times_price",
             ),
             models.CheckConstraint(
                 condition=~Q(reason="") | Q(kind__in=Kind.values, reverses=None), name="entry_gift_and_reversal_have_reason"
             ),
+            models.CheckConstraint(condition=Q(overage_micros__gte=0), name="entry_overage_not_negative"),
         )
         indexes = (
             models.Index(fields=["tenant", "-id"], name="entry_newest"),
             models.Index(fields=["tenant", "source", "step"], name="entry_source"),
+            models.Index(fields=["tenant", "told_hour"], condition=Q(told_hour__isnull=False), name="entry_told"),
         )
         ordering = ("-id",)
 
@@ -236,7 +293,9 @@ class Hold(models.Model):
     step_tokens = models.JSONField(default=dict, help_text="Kind to tokens: the most that one step can use, with its evaluation.")
     budget_micros = models.PositiveBigIntegerField(null=True, blank=True)
     budget_tokens = models.PositiveBigIntegerField(null=True, blank=True)
-    stop_code = models.CharField(max_length=20, blank=True, help_text="Why billing asked the job to pause: credit, budget or quota.")
+    stop_code = models.CharField(
+        max_length=20, blank=True, help_text="Why billing asked the job to pause: credit, budget, quota or payment."
+    )
     stop_reason = models.CharField(max_length=300, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import Any
 
 import pytest
 from django.db.models import Sum
@@ -15,6 +14,7 @@ from portal.jobs import ingest, lifecycle
 from portal.jobs.models import EngineCursor
 from tenants.actions import create_tenant
 from tests.portal.billing.books import Run
+from tests.portal.billing.dying import Dies, Killer
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import World
 
@@ -25,39 +25,12 @@ PLACES = (
 STEPS, TENANTS = 200, 5
 
 
-class Dies(BaseException):
-    """What no handler catches."""
-
-
-class Killer:
-    """Before or after one of ``PLACES``, every few calls."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, chance: random.Random):
-        self.chance, self.deaths = chance, Counter()
-        for module, name in PLACES:
-            monkeypatch.setattr(module, name, self._wrapped(getattr(module, name), name))
-
-    def _wrapped(self, call: Any, name: str) -> Any:
-        def wrapped(*args: Any, **options: Any) -> Any:
-            self._perhaps(f"before {name}")
-            answer = call(*args, **options)
-            self._perhaps(f"after {name}")
-            return answer
-
-        return wrapped
-
-    def _perhaps(self, where: str) -> None:
-        if self.chance.random() < 0.02:
-            self.deaths[where] += 1
-            raise Dies(where)
-
-
 def test_whatever_dies_in_200_steps_of_5_tenants_the_ledger_is_what_the_engine_did(
     world: World, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(7)
-    runs = [_run(world, engine, number) for number in range(TENANTS)]
-    killer, truth = Killer(monkeypatch, chance), [Counter() for _ in runs]
+    runs = [run_of(world, engine, number) for number in range(TENANTS)]
+    killer, truth = Killer(monkeypatch, chance, PLACES), [Counter() for _ in runs]
     versions = [0] * TENANTS
     for _ in range(STEPS):
         number = chance.randrange(TENANTS)
@@ -79,7 +52,7 @@ def test_whatever_dies_in_200_steps_of_5_tenants_the_ledger_is_what_the_engine_d
         assert run.hold.closed_at is not None and run.account.held_micros == 0
 
 
-def _run(world: World, engine: FakeEngine, number: int) -> Run:
+def run_of(world: World, engine: FakeEngine, number: int) -> Run:
     """A job of a tenant of its own."""
     if number == 0:
         return Run(world, engine, train={"steps": 1000})
