@@ -24,7 +24,7 @@ def fake(clock: Clock) -> Iterator[FakeStripe]:
 
 
 @pytest.fixture
-def stripe(fake: FakeStripe, settings: Any) -> Stripe:
+def stripe(db: None, fake: FakeStripe, settings: Any) -> Stripe:
     """The portal has keys, and Stripe has meters and the overage's price."""
     settings.STRIPE_KEY, settings.STRIPE_WEBHOOK_SECRET, settings.STRIPE_API_BASE = fake.key, fake.secret, fake.url
     connected = stripe_client.connect()
