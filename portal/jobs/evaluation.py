@@ -34,11 +34,12 @@ def best(evaluations: list[dict[str, Any]]) -> int | None:
     return min(known, key=lambda one: (-one["reward_mean"], one["version"]))["version"] if known else None
 
 
-def findings(job: Job) -> dict[str, list[dict[str, Any]]]:
-    """``standing``: what the doctor still sees; ``over``: what it saw earlier, with ``over_at``. Each with ``at``."""
+def findings(job: Job, *, until_seq: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    """``standing``: what the doctor still sees; ``over``: what it saw earlier, with ``over_at``. Each with ``at``. ``until_seq``: as of then."""
     standing: dict[str, dict[str, Any]] = {}
     over: list[dict[str, Any]] = []
-    for event in job.events.filter(kind__in=("finding", "finding_over")).order_by("seq"):
+    told = job.events.filter(kind__in=("finding", "finding_over")).order_by("seq")
+    for event in told if until_seq is None else told.filter(seq__lte=until_seq):
         code = event.data["code"]
         if event.kind == "finding":
             standing[code] = {**event.data, "at": event.at}

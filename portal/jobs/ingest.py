@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from engine.events import Event
 from portal.billing import charging, gate
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
-from portal.jobs import catalog, lifecycle
+from portal.jobs import catalog, lifecycle, series
 from portal.jobs.lifecycle import Fact, IllegalTransition, LostRace, View
 from portal.jobs.models import OPEN_STATES, EngineCursor, Job, JobEvent, JobSubmission, State
 
@@ -172,6 +172,7 @@ def _store_events(job: Job, events: list[Event], now: datetime) -> bool:
     rows = [JobEvent(tenant_id=job.tenant_id, job=job, seq=e.seq, kind=e.kind[:64], at=e.at, data=storable(e.data)) for e in fresh]
     JobEvent.objects.bulk_create(rows)
     lifecycle.write(job, before, view)
+    series.keep(job, before.version)
     charging.charge(job, rows, now)
     if any(event.kind == "step" for event in fresh):
         gate.after_step(job, now)

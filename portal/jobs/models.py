@@ -45,6 +45,7 @@ class Job(models.Model):
     engine = models.CharField(max_length=64, blank=True, help_text="The engine that accepted it; a job never changes its engine.")
     submitted_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when the list leaves it out unless asked.")
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
 
     class Meta:
@@ -136,6 +137,8 @@ class JobEvent(models.Model):
             models.UniqueConstraint(fields=["job", "seq"], name="jobevent_once"),
             models.UniqueConstraint(fields=["tenant", "id"], name="jobevent_tenant_id"),
         )
+        # Evaluations, findings and steps of a long history are found without reading all of it.
+        indexes = (models.Index(fields=["job", "kind", "seq"], name="jobevent_kind"),)
         ordering = (
             "job",
             "seq",
@@ -143,6 +146,27 @@ class JobEvent(models.Model):
 
     def as_dict(self) -> dict:
         return {"seq": self.seq, "kind": self.kind, "at": self.at, "data": self.data}
+
+
+class StepChunk(models.Model):
+    """The figures of a full chunk of steps, see ``portal.jobs.series``: made from their events, and never changed."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="+")
+    job = models.ForeignKey(Job, models.CASCADE, related_name="step_chunks")
+    number = models.PositiveIntegerField()
+    first_version = models.PositiveIntegerField()
+    last_version = models.PositiveIntegerField()
+    last_seq = models.PositiveIntegerField()
+    exact = models.JSONField()
+    coarse = models.JSONField()
+    tokens = models.JSONField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["job", "number"], name="stepchunk_once"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="stepchunk_tenant_id"),
+        )
+        ordering = ("job", "number")
 
 
 class EngineCursor(models.Model):

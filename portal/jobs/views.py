@@ -16,17 +16,20 @@ from django.views.decorators.http import require_POST, require_safe
 from portal import gateway
 from portal.billing.costs import cost_of
 from portal.errors import Invalid
-from portal.jobs import actions, catalog, environments, forms, presets, warm_start
+from portal.jobs import actions, catalog, environments, exports, forms, presets, series, warm_start
 from portal.jobs import evaluation as evaluations
+from portal.jobs import overview as overviews
 from portal.jobs.downloads import adapter_response
 from portal.jobs.listing import rows
 from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import OPEN_STATES, Job, State
+from portal.jobs.query import whole
 from portal.pages.access import tenant_page, wants_json
 from tenants.models import Tenant
 
 JOBS_PER_PAGE = 25
 EVAL_ROWS_PER_PAGE = 25
+EXACT_VERSIONS = 2000
 CHANGE_WORDS = {"win": "Won", "loss": "Lost", "tie": "Same", "invalid": "Not graded"}
 _FILTERS = {"open": OPEN_STATES, "ended": (State.SUCCEEDED, State.FAILED, State.CANCELLED)}
 
@@ -114,6 +117,26 @@ def events(request: HttpRequest, public_id: str) -> HttpResponse:
     return JsonResponse(
         {"events": found, "last": found[-1]["seq"] if found else int(after), "more": len(found) == MAX_EVENTS, "job": known}
     )
+
+
+@never_cache
+@require_safe
+@tenant_page
+def overview(request: HttpRequest, public_id: str) -> HttpResponse:
+    """What the run page begins with; from ``last`` on it follows by the events."""
+    return JsonResponse(overviews.overview(_job(request, public_id)))
+
+
+@never_cache
+@require_safe
+@tenant_page
+def figures(request: HttpRequest, public_id: str) -> HttpResponse:
+    """Exact figures of versions ``from`` to ``to``, at most ``EXACT_VERSIONS`` at once as JSON; all of them as ``format=csv``."""
+    job = _job(request, public_id)
+    first, last = whole(request, "from", 1), whole(request, "to", job.version)
+    if request.GET.get("format") == "csv":
+        return exports.figures_csv(job, first, last)
+    return JsonResponse(series.exact(job, first, min(last, first + EXACT_VERSIONS - 1)))
 
 
 @require_POST
@@ -204,6 +227,9 @@ def _run(job: Job) -> dict[str, Any]:
         "state": job.state,
         "submitted_at": job.submitted_at.isoformat(),
         "events_url": reverse("jobs:events", args=[job.public_id]),
+        "overview_url": reverse("jobs:overview", args=[job.public_id]),
+        "figures_url": reverse("jobs:figures", args=[job.public_id]),
+        "rollouts_url": reverse("jobs:rollouts", args=[job.public_id]),
         "socket_path": f"/ws/jobs/{job.public_id}/",
         "adapter_url": reverse("jobs:adapter", args=[job.public_id, "0"]),
         "evaluation_url": reverse("jobs:evaluation", args=[job.public_id, "0"]),

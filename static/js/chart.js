@@ -1,24 +1,32 @@
 // One chart: a uPlot inside <figure class="chart">, with what uPlot lacks: a name, a keyboard cursor, a live readout and a table twin.
 // The plot is an ARIA slider over its points: arrow keys, Home and End move the crosshair and a screen reader hears the readout.
+// Plus and minus zoom around it, 0 goes back to live. A chart is drawn only while it can be seen.
 import uPlot from "../vendor/uplot/uPlot.esm.js";
+import { smoothed } from "./chart-view.js";
 import { el, write } from "./dom.js";
 import { colour, fontFamily } from "./tokens.js";
 
 const CROSSHAIR = uPlot.sync("run");
 const TABLE_ROWS = 500;
+const MANY_BARS = 300;
+const ZOOM = { "+": 0.5, "=": 0.5, "-": 2, _: 2 };
 
 /**
  * `series`: [{ label, token, kind: "line" | "bars" | "edge" | "dots", width, dash }] without the x series; `bands`: [[upper, lower]] (1-based);
  * `columns`: [{ label, text(point), key }] for the table and the readout; one with `key` is shown beside that key of the legend, a
- * `quiet` one only in the table and to screen readers, the others in the head. `range(min, max)` of y; `tick(y)` labels its axis; `points` are given to `update`, each with `x` and `y[]`.
+ * `quiet` one only in the table and to screen readers, the others in the head. `range(min, max)` of y; `tick(y)` labels its axis; `xTick(x)` the other;
+ * `log`: may be drawn on a logarithmic scale. `points` are given to `update`, each with `x` and `y[]`, `broken` where a step was no number, and with
+ * `low[]` and `high[]` where it stands for several steps. `view`: a View, shared by the charts of a page.
  */
 export class Chart {
-  constructor(figure, spec) {
+  constructor(figure, spec, view) {
     this.figure = figure;
     this.spec = spec;
+    this.view = view;
     this.points = [];
     this.at = null;
     this.plot = null;
+    this.seen = false;
     this.stage = figure.querySelector(".chart-stage");
     this.readout = figure.querySelector(".chart-readout");
     this.table = figure.querySelector(".chart-table");
@@ -26,7 +34,9 @@ export class Chart {
     this.stage.addEventListener("blur", () => this.#point(null));
     this.table?.addEventListener("toggle", () => this.#fillTable());
     new ResizeObserver(() => this.#resize()).observe(this.stage);
+    new IntersectionObserver((entries) => this.#see(entries.at(-1).isIntersecting), { rootMargin: "300px" }).observe(this.stage);
     document.addEventListener("themechange", () => this.#rebuild());
+    view.onChange((changes) => ("range" in changes && Object.keys(changes).length === 1 ? this.#draw() : this.#rebuild()));
   }
 
   /** Draws `points` (ascending x). `xMax` reserves room for points that are still to come. */
@@ -37,28 +47,70 @@ export class Chart {
     this.figure.dataset.points = points.length;
     this.figure.classList.toggle("chart-waiting", points.length === 0);
     if (!points.length) return;
-    if (!this.plot) this.#build();
-    else this.plot.setData(this.#data());
+    this.#draw();
     this.#describe();
     if (grewBy) this.#fillTable();
   }
 
-  #data() {
-    const columns = [this.points.map((point) => point.x)];
-    this.spec.series.forEach((_, i) => columns.push(this.points.map((point) => finite(point.y[i]))));
-    return columns;
+  /** The plot as a PNG data address. */
+  image() {
+    return this.plot?.ctx.canvas.toDataURL("image/png") ?? null;
   }
 
-  #build() {
-    this.stage.querySelector(".u-wrap")?.parentElement.remove();
-    this.plot = new uPlot(this.#options(), this.#data(), this.stage);
+  #see(seen) {
+    this.seen = seen;
+    if (seen) this.#draw();
+  }
+
+  #draw() {
+    if (!this.seen || !this.points.length) return;
+    if (!this.plot || this.shape !== this.#shape()) return this.#rebuild();
+    this.plot.setData(this.#data());
+    this.figure.dataset.drawn = this.points.length;
   }
 
   #rebuild() {
-    if (!this.plot) return;
-    this.plot.destroy();
+    this.plot?.destroy();
     this.plot = null;
-    this.#build();
+    if (!this.seen || !this.points.length) return;
+    this.shape = this.#shape();
+    this.plot = new uPlot(this.#options(), this.#data(), this.stage);
+    this.figure.dataset.drawn = this.points.length;
+  }
+
+  /** What the plot's series hang on: when it changes, the plot is made anew. */
+  #shape() {
+    return [this.#ranged().length, this.points.length > MANY_BARS, this.view.smoothing, this.#isLog()].join();
+  }
+
+  #isLog() {
+    return Boolean(this.view.log && this.spec.log && this.points.some(({ y }) => y.some((value) => value > 0)));
+  }
+
+  /** Places of the series that are smoothed, and of those that have a least and a greatest. */
+  #smooth() {
+    return this.view.smoothing ? this.#lines() : [];
+  }
+
+  #ranged() {
+    return this.points.some((point) => point.low) ? this.#lines() : [];
+  }
+
+  #lines() {
+    return this.spec.series.map((series, i) => [series, i]).filter(([{ kind }]) => !kind || kind === "line").map(([, i]) => i);
+  }
+
+  #data() {
+    const xs = this.points.map((point) => point.x);
+    const column = (of) => this.points.map((point) => this.#drawable(of(point)));
+    const columns = this.spec.series.map((_, i) => column((point) => point.y[i]));
+    const means = this.#smooth().map((i) => smoothed(xs, columns[i], this.view.smoothing));
+    const ranges = this.#ranged().flatMap((i) => [column((point) => point.high?.[i]), column((point) => point.low?.[i])]);
+    return [xs, ...columns, ...means, ...ranges];
+  }
+
+  #drawable(y) {
+    return Number.isFinite(y) && (y > 0 || !this.#isLog()) ? y : null;
   }
 
   #resize() {
@@ -72,47 +124,106 @@ export class Chart {
   #options() {
     const axis = { stroke: colour("--chart-axis"), font: `11px ${fontFamily()}`, ticks: { show: false } };
     const grid = { stroke: colour("--chart-grid"), width: 1 };
+    const steps = { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000] };
+    const xAxis = this.spec.xTick ? { values: (_, ticks) => ticks.map((tick) => this.spec.xTick(tick)) } : steps;
     return {
       ...this.#size(),
       padding: [10, 10, 0, 0],
       legend: { show: false },
       cursor: {
-        sync: { key: CROSSHAIR.key, setSeries: false },
-        drag: { x: false, y: false },
-        points: { size: (_, i) => (this.spec.series[i - 1].kind === "bars" ? 0 : 7), width: 2, stroke: colour("--surface"), fill: (_, i) => this.#stroke(this.spec.series[i - 1]) },
+        sync: { key: CROSSHAIR.key, setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
+        drag: { x: true, y: false, setScale: false },
+        bind: { dblclick: () => () => this.view.live() },
+        points: { size: (_, i) => (this.#isMarked(i) ? 7 : 0), width: 2, stroke: colour("--surface"), fill: (_, i) => this.#stroke(this.spec.series[i - 1]) },
         y: false,
       },
-      hooks: { setCursor: [(plot) => this.#follow(plot.cursor.idx)] },
+      hooks: {
+        setCursor: [(plot) => this.#follow(plot.cursor.idx)],
+        setSelect: [(plot) => this.#selected(plot)],
+        draw: [(plot) => this.#markBroken(plot)],
+      },
       scales: {
         x: { time: false, range: () => this.#xRange() },
-        y: { range: (_, min, max) => (this.spec.range ?? padded)(min, max) },
+        y: this.#isLog() ? { distr: 3 } : { range: (_, min, max) => (this.spec.range ?? padded)(min, max) },
       },
       axes: [
-        { ...axis, size: 26, gap: 6, grid: { show: false }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], space: 44 },
-        { ...axis, size: this.spec.axisSize ?? 46, gap: 6, grid, space: this.spec.height < 160 ? 34 : 44, values: (_, ticks) => ticks.map((tick) => this.spec.tick(tick)) },
+        { ...axis, size: this.spec.xLabel ? 38 : 26, gap: 6, grid: { show: false }, space: 44, label: this.spec.xLabel, labelSize: 14, labelFont: axis.font, ...xAxis },
+        { ...axis, size: this.spec.axisSize ?? 46, gap: 6, grid, space: this.spec.height < 160 ? 34 : 44, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : this.spec.tick(tick))) },
       ],
-      series: [{}, ...this.spec.series.map((series) => this.#series(series))],
-      bands: (this.spec.bands ?? []).map((pair) => ({ series: pair, fill: colour("--chart-band") })),
+      series: [{}, ...this.#series()],
+      bands: this.#bands(),
     };
   }
 
-  #stroke(series) {
-    return series.kind === "edge" ? "transparent" : colour(series.token);
+  #isMarked(i) {
+    const series = this.spec.series[i - 1];
+    return series && series.kind !== "bars" && series.kind !== "edge";
   }
 
-  #series(series) {
+  #stroke(series) {
+    return !series || series.kind === "edge" ? "transparent" : colour(series.token);
+  }
+
+  #series() {
+    const drawn = this.spec.series.map((series) => this.#one(series));
+    const means = this.#smooth().map((i) => ({ ...this.#one(this.spec.series[i]), width: (this.spec.series[i].width ?? 1.75) + 0.5, points: { show: false } }));
+    if (means.length) for (const i of this.#lines()) drawn[i].alpha = 0.3;
+    const edges = this.#ranged().flatMap(() => [1, 2].map(() => ({ stroke: "transparent", width: 0, points: { show: false } })));
+    return [...drawn, ...means, ...edges];
+  }
+
+  #bands() {
+    const from = 1 + this.spec.series.length + this.#smooth().length;
+    const own = (this.spec.bands ?? []).map((pair) => ({ series: pair, fill: colour("--chart-band") }));
+    return [...own, ...this.#ranged().map((_, k) => ({ series: [from + 2 * k, from + 2 * k + 1], fill: colour("--chart-band") }))];
+  }
+
+  #one(series) {
     const stroke = this.#stroke(series);
     const base = { label: series.label, stroke, width: series.width ?? 1.75, dash: series.dash, spanGaps: true };
-    if (series.kind === "bars") return { ...base, width: 0, fill: stroke, paths: uPlot.paths.bars({ size: [0.72, 36, 1] }), points: { show: false } };
+    if (series.kind === "bars") return { ...base, width: 0, fill: stroke, paths: this.points.length > MANY_BARS ? uPlot.paths.stepped({ align: -1 }) : uPlot.paths.bars({ size: [0.72, 36, 1] }), points: { show: false } };
     if (series.kind === "edge") return { ...base, width: 0, points: { show: false } };
     if (series.kind === "dots") return { ...base, width: 1.25, points: { show: true, size: 7, width: 1.75, stroke, fill: colour("--surface") } };
     return { ...base, points: { show: (plot) => plot.data[0].length < 3, size: 5, fill: stroke } };
   }
 
-  /** From version 0 on, with room for half a bar on both sides: charts above each other share their axis. */
+  /** What is zoomed to; else from version 0 on, with room for half a bar on both sides: charts above each other share their axis. */
   #xRange() {
+    if (this.view.range) return this.view.range;
     const last = this.points.at(-1).x;
+    if (this.spec.xTick) return [Math.min(this.points[0].x, 0), this.xMax ?? last];
     return [Math.min(this.points[0].x, 0) - 0.6, Math.max(last, this.xMax ?? last, 1) + 0.6];
+  }
+
+  #selected(plot) {
+    const { left, width } = plot.select;
+    if (width === 0) return;
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    if (width > 6) this.#zoom(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+  }
+
+  #zoom(from, to) {
+    const least = this.spec.xTick ? 0 : 1;
+    const middle = (from + to) / 2;
+    const half = Math.max(least, (to - from) / 2);
+    const [first, last] = [this.points[0].x - 1, Math.max(this.points.at(-1).x, this.xMax ?? 0) + 1];
+    if (!this.spec.xTick && middle - half <= first && middle + half >= last) return this.view.live();
+    this.view.zoom([middle - half, middle + half]);
+  }
+
+  /** A step whose numbers were not finite is a red line with a cross, never a gap that nobody sees. */
+  #markBroken(plot) {
+    const { ctx, bbox } = plot;
+    const [from, to] = this.#xRange();
+    const broken = this.points.filter((point) => point.broken && point.x >= from && point.x <= to);
+    if (!broken.length) return;
+    ctx.save();
+    ctx.strokeStyle = colour("--chart-bad");
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.beginPath();
+    for (const { x } of broken) cross(ctx, plot.valToPos(x, "x", true), bbox.top, bbox.height);
+    ctx.stroke();
+    ctx.restore();
   }
 
   #follow(index) {
@@ -123,15 +234,17 @@ export class Chart {
   /** Tells of the point under the crosshair, or of the last one. */
   #describe() {
     const point = this.points[this.at] ?? this.points.at(-1);
+    if (!point) return;
     const told = this.spec.columns.map((column) => ({ ...column, text: column.text(point) }));
     const line = (columns) => columns.map(({ label, text }) => `${label} ${text}`.trim()).join(" · ");
-    write(this.readout, line(told.filter(({ key, quiet }) => !key && !quiet)));
-    for (const { key, text } of told) if (key) write(this.figure.querySelector(`[data-key="${key}"]`), text);
+    const not = point.broken ? "not finite · " : "";
+    write(this.readout, not + line(told.filter(({ key, quiet }) => !key && !quiet)));
+    for (const { key, text } of told) if (key) write(this.figure.querySelector(`[data-key="${CSS.escape(key)}"]`), text);
     const slider = this.stage;
     slider.setAttribute("aria-valuemin", this.points[0].x);
     slider.setAttribute("aria-valuemax", this.points.at(-1).x);
     slider.setAttribute("aria-valuenow", point.x);
-    slider.setAttribute("aria-valuetext", line(told));
+    slider.setAttribute("aria-valuetext", not + line(told));
   }
 
   #key(event) {
@@ -139,10 +252,21 @@ export class Chart {
     const from = this.at ?? last + 1;
     const jump = Math.max(1, Math.round(last / 10));
     const to = { ArrowLeft: from - 1, ArrowRight: from + 1, PageUp: from - jump, PageDown: from + jump, Home: 0, End: last }[event.key];
+    if (event.key === "Escape" && this.at === null && this.view.range) return this.view.live();
     if (event.key === "Escape") return this.#point(null);
+    if (event.key === "0") return this.view.live();
+    if (last >= 0 && ZOOM[event.key]) return this.#zoomBy(ZOOM[event.key], event);
     if (to === undefined || last < 0) return;
     event.preventDefault();
     this.#point(Math.min(last, Math.max(0, to)));
+  }
+
+  #zoomBy(factor, event) {
+    event.preventDefault();
+    const [from, to] = this.#xRange();
+    const middle = this.at === null ? (from + to) / 2 : this.points[this.at].x;
+    const half = ((to - from) / 2) * factor;
+    this.#zoom(middle - half, middle + half);
   }
 
   #point(index) {
@@ -156,12 +280,20 @@ export class Chart {
     if (!this.table?.open) return;
     const shown = this.points.slice(-TABLE_ROWS).reverse();
     const head = el("tr", {}, ...this.spec.columns.map((column) => el("th", { scope: "col", class: "num" }, column.label || this.spec.name)));
-    const rows = shown.map((point) => el("tr", {}, ...this.spec.columns.map((column) => el("td", { class: "num" }, column.text(point)))));
+    const rows = shown.map((point) => el("tr", { class: point.broken ? "broken" : null }, ...this.spec.columns.map((column) => el("td", { class: "num" }, column.text(point)))));
     this.table.querySelector("table").replaceChildren(el("thead", {}, head), el("tbody", {}, ...rows));
   }
 }
 
-const finite = (y) => (Number.isFinite(y) ? y : null);
+function cross(ctx, x, top, height) {
+  const size = 4 * devicePixelRatio;
+  ctx.moveTo(x, top + 2 * size);
+  ctx.lineTo(x, top + height);
+  ctx.moveTo(x - size, top);
+  ctx.lineTo(x + size, top + 2 * size);
+  ctx.moveTo(x + size, top);
+  ctx.lineTo(x - size, top + 2 * size);
+}
 
 function padded(min, max) {
   if (min === null || max === null) return [0, 1];

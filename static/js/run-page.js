@@ -1,28 +1,34 @@
 // Wires the run page: history over HTTP, then the live socket, both through one reducer; one redraw per frame however many events arrive.
 import { confirmed } from "./confirm.js";
 import { $, write } from "./dom.js";
+import { View } from "./chart-view.js";
+import { unpack } from "./figures.js";
 import { drawCharts, makeCharts } from "./run-charts.js";
 import { showFindings } from "./run-doctor.js";
 import { showEvaluation } from "./run-evaluation.js";
 import { follow } from "./run-socket.js";
-import { absorb, initial, overrule } from "./run-state.js";
+import { absorb, initial, overrule, resume } from "./run-state.js";
 import { Tables } from "./run-tables.js";
+import { showTimeline } from "./run-timeline.js";
 import { showHead } from "./run-view.js";
 
 const page = JSON.parse($("#run-data").textContent);
 const title = document.title;
-const charts = makeCharts(document);
+const view = new View();
+const charts = makeCharts(document, view);
 const tables = new Tables(page);
 let state = initial({ steps: page.steps, submittedAt: page.submitted_at, state: page.state });
 let drawing = 0;
 let catchingUp = null;
 let connection = null;
+let closer = { range: null, steps: [] };
 
 function draw() {
   drawing = 0;
   showHead(state);
   showEvaluation(state, page);
-  drawCharts(charts, state);
+  drawCharts(charts, state, stepsInView());
+  showTimeline(state);
   showFindings(state.findings);
   tables.show(state);
   document.title = `${state.version}/${state.stepsPlanned} ${title}`;
@@ -39,6 +45,49 @@ function take(events) {
 function become(next) {
   if (next !== state && !drawing) drawing = document.hidden ? setTimeout(draw, 1000) : requestAnimationFrame(draw);
   state = next;
+}
+
+/** The state's steps, with exact ones in the place of buckets where somebody has zoomed in. */
+function stepsInView() {
+  if (!closer.steps.length) return state.steps;
+  const [from, to] = [closer.steps[0].version, closer.steps.at(-1).version];
+  return [...state.steps.filter((step) => step.version < from), ...closer.steps, ...state.steps.filter((step) => step.first > to)];
+}
+
+/** A zoom into buckets asks for the exact steps, once the hand rests. Following goes on as soon as the zoom ends. */
+async function lookCloser(range) {
+  $("#zoom-live").hidden = range === null;
+  write("#zoom-words", range ? `Versions ${Math.max(0, Math.ceil(range[0]))} to ${Math.floor(range[1])}` : "Following");
+  closer = { range, steps: [] };
+  if (range && state.steps.some((step) => step.low && step.version >= range[0] && step.first <= range[1])) {
+    const response = await fetch(`${page.figures_url}?from=${Math.max(1, Math.floor(range[0]))}&to=${Math.ceil(range[1])}`, { headers: { Accept: "application/json" } });
+    if (closer.range !== range || !response.ok) return;
+    closer.steps = unpack(await response.json());
+  }
+  drawCharts(charts, state, stepsInView());
+}
+
+let resting = 0;
+view.onChange((changes) => {
+  if (!("range" in changes)) return;
+  clearTimeout(resting);
+  resting = setTimeout(() => lookCloser(changes.range), changes.range ? 150 : 0);
+});
+$("#zoom-live").addEventListener("click", () => view.live());
+$("#log-scale").addEventListener("change", (event) => view.set({ log: event.target.checked }));
+$("#smoothing").addEventListener("input", (event) => {
+  view.set({ smoothing: Number(event.target.value) });
+  write("#smoothing-words", view.smoothing ? view.smoothing.toFixed(2) : "raw");
+});
+
+/** What came before the newest events, summed up by the server: a run of ten thousand steps opens as fast as one of ten. */
+async function begin() {
+  const response = await fetch(page.overview_url, { headers: { Accept: "application/json" } });
+  if (!response.ok) throw new Error(`the server answered ${response.status}`);
+  const found = await response.json();
+  state = resume(state, found);
+  take(found.events);
+  settle(found.job);
 }
 
 /** Fetches what lies beyond `seq`, page by page, until nothing is left. One at a time: events that the socket brings meanwhile are merged by seq. */
@@ -110,11 +159,18 @@ async function command(event) {
   const button = form.querySelector("button");
   button.disabled = true;
   const response = await fetch(form.action, { method: "POST", body: new FormData(form), headers: { Accept: "application/json" } });
-  if (response.ok) return;
+  if (response.ok) return asked(form.dataset.action);
   button.disabled = false;
   const answer = await response.json().catch(() => null);
   $("#run-error").hidden = false;
   write("#run-error-text", answer?.error?.message ?? `The request was refused (${response.status}).`);
+}
+
+/** The wish is written down; that the engine has taken it is an event, and only that changes what the page says of the job. */
+function asked(action) {
+  if (action === "resume" || state.request) return;
+  $("#run-request").hidden = false;
+  write("#run-request-text", `${action === "pause" ? "Pause" : "Stop"} requested. The engine has not acknowledged it yet.`);
 }
 
 for (const form of document.querySelectorAll("form[data-action]")) form.addEventListener("submit", command);
@@ -124,8 +180,11 @@ $("#run-error-retry").addEventListener("click", () => {
   catchUp();
 });
 
-await catchUp();
+await begin().catch((error) => failed(error));
 document.body.classList.remove("run-loading");
 draw();
 if (state.ended) showStatus({ kind: "closed" });
 else connect();
+// The phase that runs now grows on the timeline between events.
+setInterval(() => !document.hidden && !state.ended && showTimeline(state), 1000);
+$("#timeline details").addEventListener("toggle", () => showTimeline(state));

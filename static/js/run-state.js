@@ -1,6 +1,9 @@
 // The run page's truth: a pure function of the job's numbered events. First load, live updates and reconnects all go through `absorb`.
 // Events at or below `seq` are ignored, a jump beyond seq + 1 stops with `gap`, so no event is lost and none counts twice.
+import { figures, TOKENS, unpack } from "./figures.js";
 import { clock } from "./format.js";
+
+const LOG_KEPT = 2000;
 
 export function initial({ steps, submittedAt = null, state = "submitted" }) {
   return {
@@ -18,7 +21,28 @@ export function initial({ steps, submittedAt = null, state = "submitted" }) {
     log: [],
     request: null,
     ended: null,
+    before: { firstAt: null, firstRewards: [], tokens: {} },
   };
+}
+
+/** The state at the number up to which the server has summed the history up (portal/jobs/overview.py); the events go on from there. */
+export function resume(state, { seq, history, base }) {
+  if (!base) return state;
+  const steps = history.flatMap(unpack);
+  const resumed = {
+    ...state,
+    seq,
+    state: base.state,
+    request: base.request,
+    steps,
+    version: steps.at(-1)?.version ?? 0,
+    evals: base.evals,
+    findings: new Map(base.findings.map((finding) => [finding.code, finding])),
+    phase: { ...state.phase, name: base.state === "paused" ? "paused" : "committed", since: steps.at(-1)?.at ?? null },
+    before: { firstAt: base.first_at, firstRewards: base.first_rewards, tokens: base.tokens },
+  };
+  for (const { kind, at, data } of base.warnings) KINDS[kind](resumed, data, at);
+  return { ...resumed, state: base.state, phase: { ...resumed.phase, name: base.state === "paused" ? "paused" : "committed" } };
 }
 
 /** (state, events in order) → { state, gap }. With a gap the state holds all that came before it. */
@@ -33,6 +57,7 @@ export function absorb(state, events) {
     draft.log.push(event);
     KINDS[event.kind]?.(draft, event.data, event.at);
   }
+  if (draft.log.length > 2 * LOG_KEPT) draft.log = draft.log.slice(-LOG_KEPT);
   return { state: draft, gap: false };
 }
 
@@ -94,7 +119,8 @@ const KINDS = {
   step(draft, data, at) {
     works(draft);
     const before = draft.steps.at(-1)?.at ?? null;
-    draft.steps.push({ ...data, at, tptsSeconds: before ? (new Date(at) - new Date(before)) / 1000 : null });
+    const broken = data.skipped === "nonfinite" ? 1 : 0;
+    draft.steps.push({ ...data, at, first: data.version, broken, f: figures(data), tptsSeconds: before ? (new Date(at) - new Date(before)) / 1000 : null });
     draft.version = data.version;
     phase(draft, "committed", at, { version: data.version });
   },
@@ -144,21 +170,21 @@ function warn(draft, at, code, message, attribution = null, advice = "") {
 /** Everything that the page derives rather than stores. Seconds; null where it cannot be known yet. */
 export function derive(state) {
   const last = state.steps.at(-1) ?? null;
-  const first = state.steps[0] ?? null;
-  const gaps = state.steps.map((step) => step.tptsSeconds).filter((seconds) => seconds !== null);
-  const ttfs = first && state.submittedAt ? (new Date(first.at) - new Date(state.submittedAt)) / 1000 : null;
-  const recent = mean(gaps.slice(-8));
+  const firstAt = state.before.firstAt ?? state.steps[0]?.at ?? null;
+  const ttfs = firstAt && state.submittedAt ? (new Date(firstAt) - new Date(state.submittedAt)) / 1000 : null;
+  const gaps = state.steps.slice(-8).map((step) => step.tptsSeconds).filter((seconds) => Number.isFinite(seconds));
+  const recent = mean(gaps);
   const open = !state.ended && state.state !== "paused";
   return {
     last,
     ttfsSeconds: state.ended?.ttfs_seconds ?? ttfs,
-    tptsSeconds: state.ended?.tpts_seconds ?? mean(gaps),
+    tptsSeconds: state.ended?.tpts_seconds ?? (last && last.version > 1 && firstAt ? (new Date(last.at) - new Date(firstAt)) / 1000 / (last.version - 1) : null),
     etaSeconds: open && recent !== null ? recent * Math.max(0, state.stepsPlanned - state.version) : null,
-    rewardNow: mean(state.steps.slice(-3).map((step) => step.rollout.reward_mean)),
-    rewardFirst: mean(state.steps.slice(0, 3).map((step) => step.rollout.reward_mean)),
+    rewardNow: mean(state.steps.slice(-3).map((step) => step.f.reward)),
+    rewardFirst: mean(state.before.firstRewards.length ? state.before.firstRewards : state.steps.slice(0, 3).map((step) => step.f.reward)),
     evalFirst: state.evals[0]?.reward_mean ?? null,
     evalLast: state.evals.length > 1 ? state.evals.at(-1).reward_mean : null,
-    tokens: sumTokens(state.steps),
+    tokens: sumTokens(state),
   };
 }
 
@@ -168,9 +194,10 @@ function mean(given) {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 
-function sumTokens(steps) {
-  const total = { prefill: 0, sampled: 0, trained: 0 };
-  for (const step of steps) for (const kind of Object.keys(total)) total[kind] += step.tokens?.[kind] ?? 0;
+/** Of the events in hand, and of what the server had summed up before them. */
+function sumTokens({ steps, before }) {
+  const total = Object.fromEntries(TOKENS.map((kind) => [kind, before.tokens[kind] ?? 0]));
+  for (const step of steps) if (step.rollout) for (const kind of TOKENS) total[kind] += step.tokens?.[kind] ?? 0;
   return total;
 }
 

@@ -1,48 +1,72 @@
 // The step table, the checkpoints and the event log. Newest first, and only as many rows as someone has asked for: 10,000 steps stay quick.
 import { $, el, icon, write } from "./dom.js";
+import { unpack } from "./figures.js";
 import { clock, count, duration, length, number, percent, tiny } from "./format.js";
 
 const PAGE = 50;
+const PHASES = ["wait_rollout", "rollout", "env", "reward", "wait_train", "train", "commit"];
 
 export class Tables {
-  constructor({ adapter_url: adapterUrl, continue_url: continueUrl }) {
-    this.adapterUrl = adapterUrl;
-    this.continueUrl = continueUrl;
+  constructor(page) {
+    this.page = page;
     this.shown = { steps: PAGE, events: PAGE };
+    this.older = { steps: [], events: [] };
     this.state = null;
-    for (const name of ["steps", "events"]) {
-      $(`#${name}-more`).addEventListener("click", () => {
-        this.shown[name] += PAGE;
-        this.show(this.state);
-      });
-    }
+    for (const name of ["steps", "events"]) $(`#${name}-more`).addEventListener("click", () => this.#more(name));
   }
 
   show(state) {
     this.state = state;
-    fill($("#steps tbody"), state.steps, this.shown.steps, (step) => step.version, stepRow);
-    fill($("#events"), state.log, this.shown.events, (event) => event.seq, eventRow);
-    fill($("#checkpoints"), state.steps, 6, (step) => step.version, (step) => this.#checkpoint(step));
+    fill($("#steps tbody"), this.#all("steps"), this.shown.steps, (step) => step.version, stepRow);
+    fill($("#events"), this.#all("events"), this.shown.events, (event) => event.seq, eventRow);
+    fill($("#checkpoints"), state.steps.filter((step) => !step.low), 6, (step) => step.version, (step) => this.#checkpoint(step));
     this.#counts(state);
   }
 
+  /** What is in hand, oldest first: the state's own, after what was fetched when somebody asked for more. */
+  #all(name) {
+    const own = name === "steps" ? this.state.steps.filter((step) => !step.low) : this.state.log;
+    const key = (item) => (name === "steps" ? item.version : item.seq);
+    const first = own.length ? key(own[0]) : Infinity;
+    return [...this.older[name].filter((item) => key(item) < first), ...own];
+  }
+
+  /** Older ones are asked for only when they are wanted: a long history is never loaded whole. */
+  async #more(name) {
+    this.shown[name] += PAGE;
+    const all = this.#all(name);
+    const first = all.length ? (name === "steps" ? all[0].version : all[0].seq) : this.#total(name) + 1;
+    if (all.length < this.shown[name] && first > 1) this.older[name] = [...(await this.#fetch(name, first)), ...this.older[name]];
+    this.show(this.state);
+  }
+
+  async #fetch(name, first) {
+    const from = Math.max(1, first - 10 * PAGE);
+    const url = name === "steps" ? `${this.page.figures_url}?from=${from}&to=${first - 1}` : `${this.page.events_url}?after=${from - 1}`;
+    const answer = await (await fetch(url, { headers: { Accept: "application/json" } })).json();
+    return name === "steps" ? unpack(answer) : answer.events.filter((event) => event.seq < first);
+  }
+
+  #total(name) {
+    return name === "steps" ? this.state.version : this.state.seq;
+  }
+
   #counts(state) {
-    $("#steps-more").hidden = state.steps.length <= this.shown.steps;
-    $("#events-more").hidden = state.log.length <= this.shown.events;
-    $("#steps-none").hidden = state.steps.length > 0;
-    $("#checkpoints-none").hidden = state.steps.length > 0;
-    write("#steps-count", count(state.steps.length));
-    write("#events-count", count(state.log.length));
-    write("#checkpoints-count", count(state.steps.length));
+    for (const name of ["steps", "events"]) $(`#${name}-more`).hidden = this.#total(name) <= this.shown[name];
+    $("#steps-none").hidden = state.version > 0;
+    $("#checkpoints-none").hidden = state.version > 0;
+    write("#steps-count", count(state.version));
+    write("#events-count", count(state.seq));
+    write("#checkpoints-count", count(state.version));
   }
 
   #checkpoint(step) {
-    const href = this.adapterUrl.replace("/0/", `/${step.version}/`);
-    const facts = `reward ${number(step.rollout.reward_mean, 2)} · ${clock(step.at)}`;
+    const href = this.page.adapter_url.replace("/0/", `/${step.version}/`);
+    const facts = `reward ${number(step.f.reward, 2)} · ${clock(step.at)}`;
     const name = el("div", { class: "grow" }, el("div", { class: "strong num" }, `Version ${step.version}`), el("div", { class: "tiny faint num" }, facts));
     const link = el("a", { class: "button button-quiet button-small", href, "aria-label": `Download the adapter of version ${step.version}` }, icon("download"));
-    const begin = { class: "button button-quiet button-small", href: `${this.continueUrl}${step.version}`, "aria-label": `Start a job from version ${step.version}`, title: "Start a job from it" };
-    return el("li", { class: "checkpoint", title: `sha256 ${step.adapter_sha256}` }, name, el("a", begin, icon("arrow")), link);
+    const begin = { class: "button button-quiet button-small", href: `${this.page.continue_url}${step.version}`, "aria-label": `Start a job from version ${step.version}`, title: "Start a job from it" };
+    return el("li", { class: "checkpoint", title: step.adapter_sha256 ? `sha256 ${step.adapter_sha256}` : null }, name, el("a", begin, icon("arrow")), link);
   }
 }
 
@@ -68,14 +92,14 @@ function fill(parent, items, limit, key, row) {
 }
 
 function stepRow(step) {
-  const r = step.rollout;
-  const seconds = Object.values(step.seconds).reduce((sum, x) => sum + x, 0);
+  const f = step.f;
+  const seconds = PHASES.reduce((sum, phase) => sum + (f[`seconds_${phase}`] ?? 0), 0);
   const cells = [
-    String(step.step), number(r.reward_mean), number(r.reward_std), length(r.length_mean), percent(r.truncated / r.completions),
-    `${r.groups_all_right} / ${r.groups_all_wrong}`, count(r.invalid), number(step.entropy), tiny(step.mismatch_kl), number(step.grad_norm),
-    duration(seconds), count(step.tokens.sampled), clock(step.at),
+    String(step.version), number(f.reward), number(f.reward_std), length(f.length), percent(f.truncated),
+    `${count(f.groups_all_right)} / ${count(f.groups_all_wrong)}`, count(f.invalid), number(f.entropy), tiny(f.mismatch_kl), number(f.grad_norm),
+    duration(seconds), count(f.tokens_sampled), clock(step.at),
   ];
-  const row = el("tr", { class: step.skipped ? "skipped" : null }, ...cells.map((text) => el("td", { class: "num" }, text)));
+  const row = el("tr", { class: step.broken ? "broken" : step.skipped ? "skipped" : null }, ...cells.map((text) => el("td", { class: "num" }, text)));
   if (step.skipped) row.title = `Committed without an update: ${step.skipped.replace("_", " ")}`;
   return row;
 }

@@ -1,6 +1,6 @@
 // Fills the head of the run page from the state: badge, phase and why, figures, certificate, warnings, buttons.
 import { $, el, icon, write } from "./dom.js";
-import { count, duration, number, percent, signed, tiny } from "./format.js";
+import { clock, count, duration, number, percent, signed, tiny } from "./format.js";
 import { derive, latestWarnings, phaseText } from "./run-state.js";
 import { showTools } from "./run-tools.js";
 
@@ -12,7 +12,7 @@ export function showHead(state) {
   showPhase(state);
   showFigures(state, facts);
   showCertificate(facts.last);
-  showTools(facts.last);
+  showTools(facts.last?.rollout ? facts.last : null);
   showWarnings(state.warnings);
   showActions(state);
 }
@@ -30,8 +30,10 @@ function showPhase(state) {
   Object.assign($("#run-now").dataset, { phase: state.phase.name, state: state.state });
   const request = state.request;
   $("#run-request").hidden = !request;
-  if (request) write("#run-request-text", request.kind === "pause" ? "Pause requested. The running step commits first, then the job holds." : "Stop requested. Generation is aborted; a training step that has started still commits.");
+  if (request) write("#run-request-text", `${requestText(request.kind)} Acknowledged ${clock(request.at)}, at step ${count(state.version)}.`);
 }
+
+const requestText = (kind) => (kind === "pause" ? "Pause requested. The running step commits first, then the job holds." : "Stop requested. Generation is aborted; a training step that has started still commits.");
 
 function showFigures(state, facts) {
   write("#run-step", count(state.version));
@@ -55,9 +57,9 @@ function showFigures(state, facts) {
 /** "64 of 64 completions sampled from version 17": what the trainer checked before it took the batch. */
 function showCertificate(step) {
   const panel = $("#certificate");
-  $("#certificate-none").hidden = Boolean(step);
-  $("#certificate-some").hidden = !step;
-  if (!step) return;
+  $("#certificate-none").hidden = Boolean(step?.certificate);
+  $("#certificate-some").hidden = !step?.certificate;
+  if (!step?.certificate) return;
   const { completions, on_policy: onPolicy, version, mismatch_kl: mismatch, max_ratio: ratio } = step.certificate;
   panel.dataset.holds = String(onPolicy === completions);
   write("#certificate-text", `${onPolicy} of ${completions} completions sampled from version ${version}`);
