@@ -31,6 +31,7 @@ from engine.errors import Conflict, Invalid, NotFound
 from engine.event_log import EventLog
 from engine.events import Event
 from engine.grader_spec import SamplingParams, shown
+from engine.groups import Wanted
 from engine.history import JobHistory
 from engine.journal import Journal
 from engine.kv_samples import KvSamples
@@ -383,6 +384,14 @@ class Manager:
 
     async def rollouts(self, job: str, version: int | None, *, offset: int, limit: int) -> dict[str, Any]:
         return await self._reading.rollouts(job, version, offset=offset, limit=limit)
+
+    async def groups(
+        self, job: str, version: int | None, wanted: Wanted, *, every: bool, offset: int, limit: int, tokens: bool
+    ) -> dict[str, Any]:
+        return await self._reading.groups(job, version, wanted, every=every, offset=offset, limit=limit, tokens=tokens)
+
+    async def row_versions(self, job: str, row: int) -> dict[str, Any]:
+        return await self._reading.row_versions(job, row)
 
     async def models(self) -> dict[str, Any]:
         return {"models": [self._model.model_dump(mode="json")]}

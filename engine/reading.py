@@ -11,9 +11,10 @@ import msgspec
 from engine.clock import Timeline
 from engine.core.scheduler import Scheduler
 from engine.core.view import JobView
-from engine.data import Datasets, eval_rows, position_at
+from engine.data import Datasets, eval_rows, position_at, step_rows
 from engine.errors import NotFound
 from engine.evaluator import compared, paired_rows
+from engine.groups import Wanted, chosen
 from engine.history import EngineHistory, JobHistory
 from engine.paired import Change
 from engine.ports import RolloutPort, Row
@@ -22,6 +23,9 @@ from engine.store import Store, UnknownVersion
 from engine.trajectory import Trajectory, decode
 
 logger = logging.getLogger(__name__)
+
+BATCHES_PER_SEARCH = 25  # each is read from disk and decoded: a search over all steps goes on with the next call
+ROW_VERSIONS = 200
 
 
 class Reading:
@@ -98,6 +102,24 @@ class Reading:
         except UnknownVersion as error:
             raise NotFound(str(error), code="version_not_found", param="version") from None
 
+    async def groups(
+        self, job: str, version: int | None, wanted: Wanted, *, every: bool, offset: int, limit: int, tokens: bool
+    ) -> dict[str, Any]:
+        """{version, attempt, total, groups} of one step; with ``every`` {groups, next}: of all steps from ``version`` down, each with its
+        ``version`` and ``attempt``. ``next``: the version to go on with, None at the end. Raises ``NotFound``.
+        """
+        history = self.job(job)
+        try:
+            if every:
+                return await asyncio.to_thread(self._search, history, version, wanted, limit, tokens)
+            return await asyncio.to_thread(self._groups, history, version, wanted, offset, limit, tokens)
+        except UnknownVersion as error:
+            raise NotFound(str(error), code="version_not_found", param="version") from None
+
+    async def row_versions(self, job: str, row: int) -> dict[str, Any]:
+        """{"versions"}: the newest ``ROW_VERSIONS`` versions that ``row`` was sampled from, ascending."""
+        return {"versions": await asyncio.to_thread(self._row_versions, self.job(job), row)}
+
     async def evaluation(
         self, job: str, version: int | None, *, against: int, change: Change | None, offset: int, limit: int
     ) -> dict[str, Any]:
@@ -138,6 +160,47 @@ class Reading:
             "total": len(batch.trajectories),
             "trajectories": [_trajectory(t, prompts.get(t.row, "")) for t in page],
         }
+
+    def _groups(self, job: JobHistory, version: int | None, wanted: Wanted, offset: int, limit: int, tokens: bool) -> dict[str, Any]:
+        version, attempt = self._finished_batch(job, version)
+        found = self._of_batch(job, version, attempt, wanted, tokens)
+        return {"version": version, "attempt": attempt, "total": len(found), "groups": found[offset : offset + limit]}
+
+    def _search(self, job: JobHistory, version: int | None, wanted: Wanted, limit: int, tokens: bool) -> dict[str, Any]:
+        newest = job.version if version is None else min(version, job.version)
+        found: list[dict[str, Any]] = []
+        for candidate in range(newest, max(-1, newest - BATCHES_PER_SEARCH), -1):
+            if (attempt := self._store.ready_attempt(job.job, candidate)) is not None:
+                groups = self._of_batch(job, candidate, attempt, wanted, tokens)
+                found += [{**group, "version": candidate, "attempt": attempt} for group in groups]
+            if len(found) >= limit:
+                break
+        # A step is never cut in two: what is over the limit comes with it.
+        return {"groups": found, "next": candidate - 1 if candidate > 0 else None}
+
+    def _of_batch(self, job: JobHistory, version: int, attempt: int, wanted: Wanted, tokens: bool) -> list[dict[str, Any]]:
+        batch = decode(self._store.read_rollout(job.job, version, attempt))
+        return chosen(batch, job.spec, self._prompts(job, version, batch.summary), wanted, tokens=tokens)
+
+    def _row_versions(self, job: JobHistory, row: int) -> list[int]:
+        """By the order of prompts where it is fixed; where groups are resampled, by looking into the newest batches."""
+        spec = job.spec
+        newest_first = range(job.version, -1, -1)
+        if spec.rollout.max_resamples:
+            newest_first = newest_first[:ROW_VERSIONS]
+            attempts = ((version, self._store.ready_attempt(job.job, version)) for version in newest_first)
+            batches = ((version, decode(self._store.read_rollout(job.job, version, attempt))) for version, attempt in attempts if attempt)
+            return sorted(version for version, batch in batches if any(t.row == row for t in (*batch.trajectories, *batch.dropped)))
+        file = self._datasets.file(spec.dataset.train)
+        found = [v for v in newest_first if any(r.row == row for r in file.rows(self._step_positions(job, v))) and self._has_batch(job, v)]
+        return sorted(found[:ROW_VERSIONS])
+
+    def _step_positions(self, job: JobHistory, version: int) -> list[int]:
+        spec = job.spec
+        return step_rows(spec.dataset.train_rows, spec.rollout.prompts_per_step, spec.seed, version)
+
+    def _has_batch(self, job: JobHistory, version: int) -> bool:
+        return self._store.ready_attempt(job.job, version) is not None
 
     def _finished_batch(self, job: JobHistory, version: int | None) -> tuple[int, int]:
         newest_first = range(job.version, -1, -1) if version is None else [version]

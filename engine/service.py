@@ -22,6 +22,7 @@ from engine import exposition
 from engine.errors import EngineError, Invalid, NotFound
 from engine.gate import Gate
 from engine.grading_routes import grading_routes
+from engine.group_routes import GroupsHandle, group_routes
 from engine.operator_routes import operator_routes
 from engine.probe_routes import ProbesHandle, probe_routes
 from engine.rewards.lab import Lab
@@ -33,7 +34,7 @@ MAX_BODY_BYTES = 1 << 20
 MAX_WAIT_SECONDS = 30.0
 
 
-class ManagerHandle(ProbesHandle, Protocol):
+class ManagerHandle(ProbesHandle, GroupsHandle, Protocol):
     """What the door needs of a manager, wherever it lives. Refusals are raised as ``EngineError`` itself, not wrapped."""
 
     async def health(self) -> dict[str, Any]: ...
@@ -84,6 +85,7 @@ def create_app(
     """
     app = FastAPI(title="MARLaaS engine", version="1", docs_url=None, redoc_url=None)
     app.include_router(job_routes(manager))
+    app.include_router(group_routes(manager))
     app.include_router(engine_routes(manager))
     app.include_router(probe_routes(manager))
     app.include_router(operator_routes(manager, profile))

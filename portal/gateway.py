@@ -86,6 +86,14 @@ class Gateway:
     def rollouts(self, job: str, version: int, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job}/rollouts", params={"version": version, "offset": offset, "limit": limit})
 
+    def groups(self, job: str, **wanted: Any) -> dict[str, Any]:
+        """Groups of completions, see ``engine.groups``; what is None is not asked for."""
+        return self._call("GET", f"/jobs/{job}/groups", params={name: value for name, value in wanted.items() if value not in (None, "")})
+
+    def row_versions(self, job: str, row: int) -> list[int]:
+        """The versions that a row of the dataset was sampled from, ascending."""
+        return self._call("GET", f"/jobs/{job}/rows/{row}/versions").get("versions", [])
+
     def evaluation(
         self, job: str, version: str, *, against: int = 0, change: str = "", offset: int = 0, limit: int = 100
     ) -> dict[str, Any]:

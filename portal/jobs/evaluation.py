@@ -35,7 +35,10 @@ def best(evaluations: list[dict[str, Any]]) -> int | None:
 
 
 def findings(job: Job, *, until_seq: int | None = None) -> dict[str, list[dict[str, Any]]]:
-    """``standing``: what the doctor still sees; ``over``: what it saw earlier, with ``over_at``. Each with ``at``. ``until_seq``: as of then."""
+    """``standing``: what the doctor still sees; ``over``: what it saw earlier, with ``over_at``. Each with ``at``.
+
+    ``until_seq``: as it was then.
+    """
     standing: dict[str, dict[str, Any]] = {}
     over: list[dict[str, Any]] = []
     told = job.events.filter(kind__in=("finding", "finding_over")).order_by("seq")

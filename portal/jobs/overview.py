@@ -1,4 +1,4 @@
-"""What the run page starts from, however long the job is: figures of old steps, what still stands of old events, and the newest events whole.
+"""What the run page starts from, however long the job: figures of old steps, what still stands of old events, the newest events whole.
 
 The page's reducer takes the events from there; ``seq`` is the number up to which they are summed up here.
 """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from portal.jobs import views
+from portal.jobs import rollout_views, views
 
 app_name = "jobs"
 urlpatterns = [
@@ -12,6 +12,9 @@ urlpatterns = [
     path("<str:public_id>/events/", views.events, name="events"),
     path("<str:public_id>/overview/", views.overview, name="overview"),
     path("<str:public_id>/figures/", views.figures, name="figures"),
+    path("<str:public_id>/rollouts/", rollout_views.index, name="rollouts"),
+    path("<str:public_id>/rollouts/rows/<int:row>/", rollout_views.compare, name="rollout-diff"),
+    path("<str:public_id>/rollouts/<int:version>/<int:row>/<int:sample>/", rollout_views.one, name="completion"),
     path("<str:public_id>/cancel/", views.cancel, name="cancel"),
     path("<str:public_id>/pause/", views.pause, name="pause"),
     path("<str:public_id>/resume/", views.resume, name="resume"),

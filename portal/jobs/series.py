@@ -1,7 +1,7 @@
-"""A job's figures over its steps: exact, or for long runs in buckets of ``BUCKET`` steps with mean, least and greatest, so that no spike is lost.
+"""A job's figures over its steps: exact, or for long runs in buckets of ``BUCKET`` with mean, least and greatest: no spike is lost.
 
-Every ``CHUNK`` steps their figures are kept together as one row, written by the ingester; the steps since are read from their events. A
-chunk that is missing (a job of before there were chunks) costs time, never a point.
+Every ``CHUNK`` steps their figures are kept as one row, written by the ingester; the steps since are read from their events. A chunk
+that is missing (a job of before there were chunks) costs time, never a point.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def columns(steps: Iterable[dict[str, Any]]) -> Series:
 
 
 def bucketed(series: Series, size: int = BUCKET) -> Series:
-    """Mean, least and greatest of every ``size`` points; ``broken``: how many of them were no finite step; ``first``: their first version."""
+    """Mean, least and greatest of every ``size`` points. ``broken``: how many were no finite step; ``first``: the first version of each."""
     starts = range(0, len(series["versions"]), size)
     parts = {name: [_bucket(values[start : start + size]) for start in starts] for name, values in series["columns"].items()}
     return {

@@ -31,7 +31,7 @@ from engine.errors import EngineError
 from engine.rewards.lab import Lab, LabOrder
 from engine.rewards.pool import GraderPool
 from engine.spec import ModelInfo, SpecError, check_against, kv_bytes, parse_job, parse_submission
-from tests.portal import fake_script
+from tests.portal import fake_groups, fake_script
 from tests.portal.fake_probes import FakeProbes
 
 TINY = ModelInfo(
@@ -195,6 +195,21 @@ class FakeEngine:
         version = int(request.url.params.get("version", 0))
         return httpx.Response(200, json=fake_script.rollouts(job, version, self.jobs[job]["spec"]))
 
+    def _groups(self, request: httpx.Request, job: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        asked, head = request.url.params, self._head(job)
+        version = int(asked.get("version", max(0, head - 1)))
+        if version > head:
+            return _error(404, f"no finished rollout of version {version}")
+        return httpx.Response(200, json=fake_groups.answer(job, self.jobs[job]["spec"], version, asked))
+
+    def _row_versions(self, request: httpx.Request, job: str, row: str) -> httpx.Response:
+        return httpx.Response(200, json={"versions": list(range(self._head(job)))})
+
+    def _head(self, job: str) -> int:
+        return max((e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "step"), default=0)
+
     def _evaluation(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
         done = [e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "eval"]
         asked = request.url.params
@@ -220,6 +235,8 @@ _ROUTES = (
     ("POST", r"/jobs/([^/]+)/(cancel|pause|resume)", "_command"),
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
+    ("GET", r"/jobs/([^/]+)/groups", "_groups"),
+    ("GET", r"/jobs/([^/]+)/rows/(\d+)/versions", "_row_versions"),
     ("GET", r"/jobs/([^/]+)/evaluations/(latest|\d+)", "_evaluation"),
     ("POST", r"/fake/([^/]+)/burst/(\d+)", "_burst"),
     ("GET", "/events", "_events"),

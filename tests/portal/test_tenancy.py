@@ -16,7 +16,7 @@ from tenants import tokens
 from tests.portal.world import NOW, World
 
 THIRD_PARTY = ("admin/", "accounts/")
-NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id"}
+NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "row", "sample"}
 
 
 def patterns(resolver: URLResolver | None = None, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -45,8 +45,9 @@ def fill(pattern: URLPattern, route: str, names: dict[str, str]) -> str:
 def things(world: World) -> dict[str, dict[str, str]]:
     """What Alice has, by the first word of the routes that show it."""
     token, _ = tokens.issue(world.sums, world.alice, "x", NOW)
+    places = {"version": "0", "row": "0", "sample": "0"}
     named = {"datasets": world.dataset(), "rewards": world.reward(), "jobs": world.job()}
-    filled = {noun: {"public_id": thing.public_id, "version": "0"} for noun, thing in named.items()}
+    filled = {noun: {"public_id": thing.public_id, **places} for noun, thing in named.items()}
     filled["datasets"]["upload_id"] = world.upload().public_id
     filled["rewards"] |= {"sheet_id": world.sheet().public_id, "run_id": world.lab_run().public_id}
     filled["reward-runs"] = {"public_id": world.lab_run().public_id}
