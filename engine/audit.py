@@ -57,7 +57,7 @@ def _story(events: list[Event]) -> Iterator[str]:
     version, attempt, ended = 0, 0, False
     for event in events:
         data = event.data
-        if ended and event.kind != "deleted":
+        if ended and event.kind not in ("deleted", "version_deleted"):
             yield f"I1: {event.kind} after its end"
         if event.kind == "step":
             if (data["trained_from"], data["version"]) != (version, version + 1):

@@ -14,7 +14,7 @@ SCHEMA = 1
 
 # kind → what `data` holds. Seconds are monotonic durations; only `at` (and the spans' stamps) cross processes.
 KINDS = {
-    "accepted": "the whole Submission as JSON; kv_bytes; weights_sha256 of the base model; warm_start with adapter_sha256",
+    "accepted": "the whole Submission as JSON; kv_bytes; weights_sha256 of the base model; software; warm_start with adapter_sha256",
     "waiting": "reason (human text), code (kv | slots | tenant_cap …), position (1 = next), next_seconds and eta_seconds (None: not known)",
     "admitted": "the job holds a place: slots_used, kv_reserved_bytes",
     "rollout_started": "version, attempt",
@@ -33,6 +33,7 @@ KINDS = {
     "stop_requested": "outcome, reason, attribution",
     "priority": "priority",
     "warning": "code, message, advice",
+    "version_deleted": "version: its files are gone for good, the other versions stay",
     "deleted": "{}: versions and batches of the ended job are gone, its history stays",
     "policy": "changes: fields of the scheduling policy (belongs to no job)",
     "admission": "mode (open | paused | drain; belongs to no job)",

@@ -51,6 +51,7 @@ class JobHistory:
     ended: dict[str, Any] | None = None
     ended_at: datetime | None = None
     deleted: bool = False
+    deleted_versions: set[int] = field(default_factory=set)
 
     @property
     def spec(self) -> JobSpec:
@@ -194,6 +195,10 @@ def _deleted(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     job.deleted = True
 
 
+def _version_deleted(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
+    job.deleted_versions.add(data["version"])
+
+
 _CHANGES = {
     "waiting": _waiting,
     "admitted": _admitted,
@@ -211,4 +216,5 @@ _CHANGES = {
     "priority": _priority,
     "ended": _ended,
     "deleted": _deleted,
+    "version_deleted": _version_deleted,
 }

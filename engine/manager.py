@@ -41,6 +41,7 @@ from engine.probes import Probes
 from engine.prompts import Prompts
 from engine.reading import Reading
 from engine.restore import Found, inspect, replay
+from engine.software import installed
 from engine.spec import ModelInfo, Submission, parse_job
 from engine.store import Store
 from engine.work import Work
@@ -249,6 +250,7 @@ class Manager:
     async def _accept(self, job: str, submission: Submission) -> None:
         needed = self._door.kv_bytes(submission.spec)
         data = {"submission": submission.model_dump(mode="json"), "kv_bytes": needed, "weights_sha256": self._model.weights_sha256}
+        data["software"] = installed()
         if (origin := submission.spec.warm_start) is not None:
             data["warm_start"] = await asyncio.to_thread(warm_start.lineage, self._store, origin)
         accepted = self._driver.say(job, "accepted", data)
@@ -303,6 +305,23 @@ class Manager:
             await self._driver.say(job, "deleted", {})
         await asyncio.to_thread(self._store.delete, job)
         return {"job": job}
+
+    async def delete_version(self, job: str, version: int) -> dict[str, Any]:
+        """Remove one version of an ended job for good; its history and the other versions stay. Deleting again is no error.
+
+        The latest one goes with the job only: it is what the job has come to. Raises ``NotFound``, ``Conflict``.
+        """
+        history = self._reading.job(job)
+        if history.deleted or not 0 <= version <= history.version:
+            raise NotFound(f"{job} has no version {version}", code="version_not_found", param="version")
+        if history.ended is None:
+            raise Conflict(f"job {job} has not ended; it may still need its versions", code="job_open", param="job")
+        if version == history.version:
+            raise Conflict(f"version {version} is the latest; delete the whole job's instead", code="version_latest", param="version")
+        if version not in history.deleted_versions:
+            await self._driver.say(job, "version_deleted", {"version": version})
+        await asyncio.to_thread(self._store.drop_versions, job, [version])
+        return {"job": job, "version": version}
 
     def _open_job(self, job: str) -> JobHistory:
         history = self._reading.job(job)

@@ -86,6 +86,13 @@ class Gateway:
     def rollouts(self, job: str, version: int, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job}/rollouts", params={"version": version, "offset": offset, "limit": limit})
 
+    def delete(self, job: str) -> None:
+        """Versions, batches and evaluated rows of an ended job are gone for good."""
+        self._call("DELETE", f"/jobs/{job}")
+
+    def delete_version(self, job: str, version: int) -> None:
+        self._call("DELETE", f"/jobs/{job}/adapters/{version}")
+
     def groups(self, job: str, **wanted: Any) -> dict[str, Any]:
         """Groups of completions, see ``engine.groups``; what is None is not asked for."""
         return self._call("GET", f"/jobs/{job}/groups", params={name: value for name, value in wanted.items() if value not in (None, "")})

@@ -39,6 +39,8 @@ ACTIONS = {
     "job.cancel": "cancelled the job",
     "job.pause": "paused the job",
     "job.resume": "resumed the job",
+    "job.archived": "archived the job",
+    "checkpoint.deleted": "deleted checkpoints of",
     "job.downloaded": "downloaded an adapter of",
 }
 

@@ -148,6 +148,22 @@ class JobEvent(models.Model):
         return {"seq": self.seq, "kind": self.kind, "at": self.at, "data": self.data}
 
 
+class Checkpoint(models.Model):
+    """A version that somebody keeps: it cannot be deleted until it is let go of. What versions there are, the events say."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="+")
+    job = models.ForeignKey(Job, models.CASCADE, related_name="kept_versions")
+    version = models.PositiveIntegerField()
+    kept_at = models.DateTimeField(default=timezone.now)
+    kept_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["job", "version"], name="checkpoint_once"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="checkpoint_tenant_id"),
+        )
+
+
 class StepChunk(models.Model):
     """The figures of a full chunk of steps, see ``portal.jobs.series``: made from their events, and never changed."""
 

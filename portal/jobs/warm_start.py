@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.spec import JobSpec, LoraSpec, WarmStart
+from portal.jobs.checkpoints import all_deleted, deleted
 from portal.jobs.models import Job
 from tenants.models import Tenant
 
@@ -36,6 +37,8 @@ def problems_of(tenant: Tenant, spec: JobSpec) -> list[tuple[str, str]]:
         found.append((f"{SECTION}.job", f"{job.name} has committed no version yet"))
     elif wanted.version > job.version:
         found.append((f"{SECTION}.version", f"{job.name} has versions up to {job.version}"))
+    elif all_deleted(job) or wanted.version in deleted(job):
+        found.append((f"{SECTION}.version", f"version {wanted.version} of {job.name} was deleted"))
     return found
 
 

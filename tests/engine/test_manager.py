@@ -574,3 +574,23 @@ async def test_an_accepted_jobs_secret_stays_in_the_journal(world):
     assert "s3cret" not in str(await world.manager.events(0, 0, 100))
     assert told["graders"]["a"]["url"] == "https://grader.example.com/"
     assert "s3cret" in str(world.events("a", "accepted"))
+
+
+async def test_one_version_of_an_ended_job_can_be_deleted_and_the_others_stay(world):
+    gate = world.script.gate("rollout", "job_a")
+    await world.submit("job_a", steps=3)
+    with pytest.raises(Conflict):
+        await world.manager.delete_version("job_a", 0)
+    gate.set()
+    await world.ended("job_a")
+    for _ in range(2):
+        await world.manager.delete_version("job_a", 1)
+    with pytest.raises(NotFound):
+        await world.manager.adapter("job_a", 1)
+    assert [(await world.manager.adapter("job_a", version))[0] for version in (2, 3)] == [2, 3]
+    with pytest.raises(Conflict):
+        await world.manager.delete_version("job_a", 3)
+    with pytest.raises(NotFound):
+        await world.manager.delete_version("job_a", 4)
+    told = [event.data for event in world.events("job_a", "version_deleted")]
+    assert told == [{"version": 1}]

@@ -6,7 +6,7 @@ In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pag
 Trials of rewards are graded by the engine's own Lab, in a thread; ``sandbox`` is what runs Python, by default nothing.
 
 What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
-fairly or journaled to disk, ``/policy``, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test
+fairly or journaled to disk, ``/policy`` and ``/metrics`` are missing, and in process nothing happens by itself: a test
 writes each event.
 """
 
@@ -195,6 +195,20 @@ class FakeEngine:
         version = int(request.url.params.get("version", 0))
         return httpx.Response(200, json=fake_script.rollouts(job, version, self.jobs[job]["spec"]))
 
+    def _delete_version(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
+        if job not in self.jobs or int(version) > self._head(job):
+            return _error(404, "no such version")
+        if not self.ended(job) or int(version) == self._head(job):
+            return _error(409, "it may still be needed")
+        self.emit(job, "version_deleted", version=int(version))
+        return httpx.Response(200, json={"job": job, "version": int(version)})
+
+    def _delete(self, request: httpx.Request, job: str) -> httpx.Response:
+        if not self.ended(job):
+            return _error(409, "the job has not ended")
+        self.emit(job, "deleted")
+        return httpx.Response(200, json={"job": job})
+
     def _groups(self, request: httpx.Request, job: str) -> httpx.Response:
         if job not in self.jobs:
             return _error(404, "no such job")
@@ -235,6 +249,8 @@ _ROUTES = (
     ("POST", r"/jobs/([^/]+)/(cancel|pause|resume)", "_command"),
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
+    ("DELETE", r"/jobs/([^/]+)/adapters/(\d+)", "_delete_version"),
+    ("DELETE", r"/jobs/([^/]+)", "_delete"),
     ("GET", r"/jobs/([^/]+)/groups", "_groups"),
     ("GET", r"/jobs/([^/]+)/rows/(\d+)/versions", "_row_versions"),
     ("GET", r"/jobs/([^/]+)/evaluations/(latest|\d+)", "_evaluation"),
