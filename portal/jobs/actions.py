@@ -68,6 +68,17 @@ def resume_job(tenant: Tenant, user: User, job: Job, now: datetime) -> JobComman
     return _command(tenant, user, job, JobCommand.Kind.RESUME, now)
 
 
+def archive_job(tenant: Tenant, user: User, job: Job, now: datetime, *, archived: bool = True) -> None:
+    """The list leaves it out, or shows it again; nothing else changes. Only what has ended: an open job must stay in sight."""
+    require(tenant, user, Role.MEMBER)
+    if archived and job.is_open:
+        raise Conflict([("state", f"{job.name} is {job.state}; only a job that has ended can be archived")])
+    with transaction.atomic():
+        changed = tenant.jobs.filter(pk=job.pk, archived_at__isnull=archived).update(archived_at=now if archived else None)
+        if changed and archived:
+            audit.record(tenant, user, "job.archived", job)
+
+
 def _command(tenant: Tenant, user: User, job: Job, kind: JobCommand.Kind, now: datetime) -> JobCommand:
     """Write the wish down and send it after the commit. An unanswered equal wish at the tail is the same wish (a double click)."""
     require(tenant, user, Role.MEMBER)

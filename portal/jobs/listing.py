@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import F
@@ -16,6 +17,7 @@ SPARK_POINTS = 40
 EVENTS_READ = 300
 _REWARD = "data__rollout__reward_mean"
 # What the page calls the time after an event of this kind.
+_QUEUE = ("data__position", "data__next_seconds")
 _PHASES = {
     "accepted": "accepted",
     "waiting": "waiting",
@@ -36,6 +38,9 @@ class Row:
     rewards: list[float]
     phase: str
     seconds_left: float | None
+    position: int | None = None
+    begins_at: datetime | None = None
+    heard_at: datetime | None = None
 
     @property
     def reward(self) -> float | None:
@@ -54,7 +59,21 @@ def _row(job: Job, events: list[dict[str, Any]]) -> Row:
     """``events``: the job's newest, oldest first."""
     steps = [event for event in events if isinstance(event[_REWARD], int | float)][-SPARK_POINTS:]
     phase = _PHASES[events[-1]["kind"]] if events and job.is_open and job.state != State.PAUSED else ""
-    return Row(job=job, rewards=[step[_REWARD] for step in steps], phase=phase, seconds_left=_seconds_left(job, steps))
+    last = events[-1] if events else None
+    queued = last if last and last["kind"] == "waiting" and job.is_open and job.state != State.PAUSED else {}
+    return Row(
+        job=job,
+        rewards=[step[_REWARD] for step in steps],
+        phase=phase,
+        seconds_left=_seconds_left(job, steps),
+        position=queued.get("data__position"),
+        begins_at=_later(queued.get("at"), queued.get("data__next_seconds")),
+        heard_at=last and last["at"],
+    )
+
+
+def _later(at: datetime | None, seconds: float | None) -> datetime | None:
+    return None if at is None or not isinstance(seconds, int | float) else at + timedelta(seconds=seconds)
 
 
 def _seconds_left(job: Job, steps: list[dict[str, Any]]) -> float | None:
@@ -69,6 +88,6 @@ def _newest(ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     """Per job its newest events that tell of a phase, with the reward where they are steps."""
     wanted = JobEvent.objects.filter(job_id__in=ids, kind__in=list(_PHASES), seq__gt=F("job__last_seq") - EVENTS_READ)
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for event in wanted.order_by("job_id", "seq").values("job_id", "kind", "at", _REWARD):
+    for event in wanted.order_by("job_id", "seq").values("job_id", "kind", "at", _REWARD, *_QUEUE):
         found[event["job_id"]].append(event)
     return found

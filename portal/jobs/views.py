@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -14,15 +15,16 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from portal import gateway
-from portal.billing.costs import cost_of
+from portal.billing.costs import cost_of, with_cost
 from portal.errors import Invalid
 from portal.jobs import actions, catalog, environments, exports, forms, presets, series, warm_start
 from portal.jobs import evaluation as evaluations
 from portal.jobs import overview as overviews
 from portal.jobs.downloads import adapter_response
+from portal.jobs.job_filter import SHOWS, JobFilter
 from portal.jobs.listing import rows
 from portal.jobs.live import MAX_EVENTS, events_after
-from portal.jobs.models import OPEN_STATES, Job, State
+from portal.jobs.models import Job, State
 from portal.jobs.query import whole
 from portal.pages.access import tenant_page, wants_json
 from tenants.models import Tenant
@@ -30,8 +32,13 @@ from tenants.models import Tenant
 JOBS_PER_PAGE = 25
 EVAL_ROWS_PER_PAGE = 25
 EXACT_VERSIONS = 2000
+FILTER_CHOICES = 200
 CHANGE_WORDS = {"win": "Won", "loss": "Lost", "tie": "Same", "invalid": "Not graded"}
-_FILTERS = {"open": OPEN_STATES, "ended": (State.SUCCEEDED, State.FAILED, State.CANCELLED)}
+_BULK = {
+    "stop": (actions.cancel_job, "asked to stop"),
+    "archive": (actions.archive_job, "archived; they are under Archived"),
+    "unarchive": (partial(actions.archive_job, archived=False), "back in the list"),
+}
 
 
 @never_cache
@@ -39,11 +46,34 @@ _FILTERS = {"open": OPEN_STATES, "ended": (State.SUCCEEDED, State.FAILED, State.
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
     """With ``HX-Request`` only the table: the list refreshes itself from the same template."""
-    chosen = request.GET.get("show") if request.GET.get("show") in _FILTERS else ""
-    jobs = request.tenant.jobs.select_related("dataset", "created_by")
-    page = Paginator(jobs.filter(state__in=_FILTERS[chosen]) if chosen else jobs, JOBS_PER_PAGE).get_page(request.GET.get("page"))
-    context = {"rows": rows(page.object_list), "page": page, "show": chosen, "now": timezone.now()}
-    return render(request, "jobs/table.html" if request.headers.get("HX-Request") else "jobs/list.html", context)
+    wanted = JobFilter.of(request)
+    jobs = with_cost(wanted.jobs(request.tenant).select_related("dataset", "created_by"))
+    page = Paginator(jobs, JOBS_PER_PAGE).get_page(request.GET.get("page"))
+    context = {"rows": rows(page.object_list), "page": page, "wanted": wanted, "query": wanted.address(), "now": timezone.now()}
+    if request.headers.get("HX-Request"):
+        return render(request, "jobs/table.html", {**context, "selectable": True})
+    return render(request, "jobs/list.html", {**context, "selectable": True, **_choices(request.tenant, wanted)})
+
+
+@require_POST
+@tenant_page
+def bulk(request: HttpRequest) -> HttpResponse:
+    """Stop, archive or unarchive what is marked; each is done or says why not, and none stands in another's way."""
+    act, done = _BULK.get(request.POST.get("do", ""), (None, ""))
+    jobs = list(request.tenant.jobs.filter(public_id__in=request.POST.getlist("job")[:JOBS_PER_PAGE]))
+    if act is None or not jobs:
+        messages.warning(request, "Mark the jobs first, then say what to do with them.")
+        return redirect(f"{reverse('jobs:list')}?{request.POST.get('back', '')[:500]}")
+    count = 0
+    for job in jobs:
+        try:
+            act(request.tenant, request.user, job, timezone.now())
+            count += 1
+        except Invalid as refusal:
+            messages.error(request, f"{job.name}: {'; '.join(text for _, text in refusal.problems)}")
+    if count:
+        messages.success(request, f"{count} job{'s' if count != 1 else ''} {done}.")
+    return redirect(f"{reverse('jobs:list')}?{request.POST.get('back', '')[:500]}")
 
 
 @tenant_page
@@ -173,6 +203,17 @@ def adapter(request: HttpRequest, public_id: str, version: str) -> HttpResponse:
     except gateway.EngineDown:
         messages.error(request, "The engine does not answer just now, so the adapter cannot be fetched. Try again in a minute.")
     return redirect("jobs:detail", job.public_id)
+
+
+def _choices(tenant: Tenant, wanted: JobFilter) -> dict[str, Any]:
+    """What the list can be narrowed to, and its tabs with their addresses."""
+    people = tenant.memberships.order_by("user__email").values_list("user__email", flat=True)[:FILTER_CHOICES]
+    return {
+        "tabs": [(key, word, wanted.address(show=key)) for key, word in SHOWS.items()],
+        "states": State.choices,
+        "datasets": tenant.datasets.values_list("public_id", "name")[:FILTER_CHOICES],
+        "people": people,
+    }
 
 
 def _job(request: HttpRequest, public_id: str) -> Job:

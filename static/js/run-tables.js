@@ -12,6 +12,7 @@ export class Tables {
     this.shown = { steps: PAGE, events: PAGE };
     this.older = { steps: [], events: [] };
     this.state = null;
+    this.fetching = false;
     for (const name of ["steps", "events"]) $(`#${name}-more`).addEventListener("click", () => this.#more(name));
   }
 
@@ -28,22 +29,29 @@ export class Tables {
     const own = name === "steps" ? this.state.steps.filter((step) => !step.low) : this.state.log;
     const key = (item) => (name === "steps" ? item.version : item.seq);
     const first = own.length ? key(own[0]) : Infinity;
-    return [...this.older[name].filter((item) => key(item) < first), ...own];
+    const older = this.older[name].filter((item) => key(item) < first);
+    // A log that was shortened meanwhile no longer meets what was fetched: then that is fetched again when it is asked for.
+    if (older.length && own.length && key(older.at(-1)) !== first - 1) return (this.older[name] = []), own;
+    return [...older, ...own];
   }
 
   /** Older ones are asked for only when they are wanted: a long history is never loaded whole. */
   async #more(name) {
+    if (this.fetching) return;
     this.shown[name] += PAGE;
     const all = this.#all(name);
     const first = all.length ? (name === "steps" ? all[0].version : all[0].seq) : this.#total(name) + 1;
-    if (all.length < this.shown[name] && first > 1) this.older[name] = [...(await this.#fetch(name, first)), ...this.older[name]];
+    if (all.length < this.shown[name] && first > 1) this.older[name] = [...(await this.#fetch(name, first)), ...this.older[name].filter((item) => (item.seq ?? item.version) >= first)];
     this.show(this.state);
   }
 
   async #fetch(name, first) {
+    this.fetching = true;
     const from = Math.max(1, first - 10 * PAGE);
     const url = name === "steps" ? `${this.page.figures_url}?from=${from}&to=${first - 1}` : `${this.page.events_url}?after=${from - 1}`;
-    const answer = await (await fetch(url, { headers: { Accept: "application/json" } })).json();
+    const answer = await fetch(url, { headers: { Accept: "application/json" } })
+      .then((response) => response.json())
+      .finally(() => (this.fetching = false));
     return name === "steps" ? unpack(answer) : answer.events.filter((event) => event.seq < first);
   }
 
