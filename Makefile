@@ -9,7 +9,7 @@ ifdef MODEL
 export MARLAAS_MODEL := $(MODEL)
 endif
 
-.PHONY: help setup demo up down test bench soak
+.PHONY: help setup demo up down test bench soak screenshots
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  \033[1mmake %-6s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ test: ## Run every test (about 20 minutes on two cores). STAGE=unit|engine|porta
 
 bench: setup ## Measure all scheduling regimes on this machine; writes var/bench/. ARGS="--workload peer-tool" and the like for others
 	@exec $(RUN) -m engine.bench --json var/bench/bench.json $(ARGS)
+
+screenshots: ## Every page, wide and narrow, light and dark, into var/screenshots/ (needs Chromium)
+	@deploy/install.sh test
+	@exec $$(deploy/install.sh which-test) -m tests.browser.screenshots var/screenshots
 
 soak: ## The tests that take too long for `make test`
 	@deploy/install.sh test

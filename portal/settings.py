@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "portal.datasets",
     "portal.rewards",
     "portal.jobs",
+    "portal.notices",
     "portal.billing",
     "portal.accounts",
     "portal.api",
@@ -109,6 +110,7 @@ CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "portal.jobs.tasks.sweep", "schedule": 5.0, "options": {"expires": 5}},
     "tell-stripe": {"task": "portal.billing.tasks.tell", "schedule": 60.0, "options": {"expires": 60}},
+    "tell-people": {"task": "portal.notices.tasks.carry", "schedule": 5.0, "options": {"expires": 5}},
     "handle-notices": {"task": "portal.billing.tasks.handle", "schedule": 30.0, "options": {"expires": 30}},
     "billing-nightly": {"task": "portal.billing.tasks.nightly", "schedule": crontab(hour=3, minute=17), "options": {"expires": 3600}},
 }

@@ -40,6 +40,8 @@ ACTIONS = {
     "job.pause": "paused the job",
     "job.resume": "resumed the job",
     "job.archived": "archived the job",
+    "webhook.created": "added the webhook",
+    "webhook.removed": "removed the webhook",
     "checkpoint.deleted": "deleted checkpoints of",
     "job.downloaded": "downloaded an adapter of",
 }

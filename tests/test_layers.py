@@ -14,7 +14,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TREES = ("engine", "portal", "tenants", "deploy")
 DEVICE_LIBRARIES = ("ray", "torch", "vllm", "peft", "transformers", "safetensors", "accelerate")
-PORTAL_MAY_USE = ("engine.spec", "engine.grader_spec", "engine.events", "engine.blobs", "engine.sealed", "engine.almanac")
+PORTAL_MAY_USE = (
+    "engine.spec",
+    "engine.grader_spec",
+    "engine.events",
+    "engine.blobs",
+    "engine.sealed",
+    "engine.almanac",
+    "engine.rewards.outbound",
+    "engine.rewards.addresses",
+)
 TORCH_HOMES = ("engine/train/", "engine/models/", "engine/bench/", "engine/rollout/vllm_", "engine/device.py")
 
 

@@ -25,6 +25,7 @@ from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import catalog, lifecycle, series
 from portal.jobs.lifecycle import Fact, IllegalTransition, LostRace, View
 from portal.jobs.models import OPEN_STATES, EngineCursor, Job, JobEvent, JobSubmission, State
+from portal.notices import telling
 
 log = structlog.get_logger(__name__)
 
@@ -173,6 +174,7 @@ def _store_events(job: Job, events: list[Event], now: datetime) -> bool:
     JobEvent.objects.bulk_create(rows)
     lifecycle.write(job, before, view)
     series.keep(job, before.version)
+    telling.tell(job, before.state, fresh[-1].at)
     charging.charge(job, rows, now)
     if any(event.kind == "step" for event in fresh):
         gate.after_step(job, now)

@@ -19,6 +19,7 @@ from django.db import transaction
 
 from portal.billing import charging
 from portal.jobs.models import OPEN_STATES, Job, JobEvent, State
+from portal.notices import telling
 
 log = structlog.get_logger(__name__)
 
@@ -145,6 +146,7 @@ def _end_here(job: Job, *, reason: str, attribution: str, now: datetime) -> None
         write(job, before, advance(before, fact))
         JobEvent.objects.create(tenant_id=job.tenant_id, job=job, seq=fact.seq, kind=fact.kind, at=now, data=fact.data)
         charging.charge(job, [fact], now)
+        telling.tell(job, before.state, now)
 
 
 def _ended(view: View, fact: Fact) -> View:

@@ -9,6 +9,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
+from portal.notices.wishes import unread
+
 _NAV = (
     ("home", "Home", "home", ""),
     ("jobs:list", "Jobs", "jobs", "jobs"),
@@ -31,7 +33,15 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     tenant = getattr(request, "tenant", None)
     if tenant is None:
         return {"tenant": None, "nav": []}
-    return {"tenant": tenant, "nav": _entries(request), "memberships": SimpleLazyObject(lambda: _memberships(request))}
+    return {"tenant": tenant, "nav": _entries(request), **_lazily(request)}
+
+
+def _lazily(request: HttpRequest) -> dict[str, Any]:
+    """What only the whole frame needs, not the fragments that refresh themselves."""
+    return {
+        "memberships": SimpleLazyObject(lambda: _memberships(request)),
+        "unread": SimpleLazyObject(lambda: unread(request.tenant, request.user)),
+    }
 
 
 def _memberships(request: HttpRequest) -> list[Any]:

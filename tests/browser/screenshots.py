@@ -1,4 +1,4 @@
-"""``python -m tests.browser.screenshots DIR``: every page, wide and narrow, light and dark, over a stack of its own. For looking."""
+"""``python -m tests.browser.screenshots [DIR]``: every page, wide and narrow, light and dark, over a stack of its own. For looking."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import CHROMIUM, FLAGS, leave_upload, sign_in
 from tests.browser.people import Person, seed
 from tests.browser.stack import Stack, free_port
 from tests.browser.test_every_page import OPEN, OWN, settled
 
+TALLEST = 8000
+_ALL_DRAWN = """() => [...document.querySelectorAll("figure[data-chart]")].every(
+  (figure) => figure.dataset.points === "0" || figure.offsetParent === null || figure.dataset.drawn
+)"""
 WIDTHS = {"wide": 1440, "narrow": 390}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("var/screenshots"))
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state:
@@ -53,8 +57,17 @@ def take(browser: Browser, stack: Stack, alice: Person, ids: dict[str, str], fol
         page = context.new_page()
         for path in paths:
             page.goto(path.format(**ids))
-            settled(page, path).screenshot(path=folder / f"{_name(path)}-{width}-{theme}.png", full_page=True)
+            _unfolded(settled(page, path)).screenshot(path=folder / f"{_name(path)}-{width}-{theme}.png", full_page=True)
         context.close()
+
+
+def _unfolded(page: Page) -> Page:
+    """As tall as its content, since charts are drawn only where they can be seen."""
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({**page.viewport_size, "height": min(TALLEST, height)})
+    page.wait_for_function(_ALL_DRAWN)
+    page.set_viewport_size({**page.viewport_size, "height": 900})
+    return page
 
 
 def _name(path: str) -> str:

@@ -21,11 +21,20 @@ OWN = (
     "/",
     "/jobs/",
     "/jobs/?show=open",
+    "/jobs/?show=archived&q=nothing",
+    "/jobs/compare/",
+    "/jobs/compare/?job={job}&job={agent}&x=tokens",
     "/jobs/new/",
     "/jobs/new/?preset=almanac",
     "/jobs/{job}/",
     "/jobs/{agent}/",
     "/jobs/new/?from={job}&version=2",
+    "/jobs/{job}/rollouts/",
+    "/jobs/{job}/rollouts/?version=2&colour=advantage",
+    "/jobs/{agent}/rollouts/?version=2&colour=probability",
+    "/jobs/{job}/rollouts/2/3/1/",
+    "/jobs/{job}/rollouts/rows/3/",
+    "/jobs/{job}/checkpoints/",
     "/jobs/{job}/evaluation/latest/",
     "/jobs/{job}/evaluation/6/?show=loss",
     "/datasets/",
@@ -66,9 +75,7 @@ def ids(alice: Person, chromium: Browser, stack: Stack, signed_in: Any) -> dict[
 
 
 def settled(page: Page, path: str) -> Page:
-    if "/evaluation/" in path or "?from=" in path:
-        return page
-    if "{job}" in path or "{agent}" in path:
+    if path in ("/jobs/{job}/", "/jobs/{agent}/", "{job}"):
         page.wait_for_function("() => document.querySelector('#run-state').textContent === 'succeeded'")
         page.wait_for_function("() => Number(document.querySelector('[data-chart=reward]').dataset.points) === 7")
     return page

@@ -16,7 +16,7 @@ from tenants import tokens
 from tests.portal.world import NOW, World
 
 THIRD_PARTY = ("admin/", "accounts/")
-NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "row", "sample"}
+NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "row", "sample", "delivery"}
 
 
 def patterns(resolver: URLResolver | None = None, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -53,6 +53,7 @@ def things(world: World) -> dict[str, dict[str, str]]:
     filled["reward-runs"] = {"public_id": world.lab_run().public_id}
     filled["rewards"]["probe_id"] = world.probe().public_id
     filled["probes"] = {"public_id": world.probe().public_id}
+    filled["notifications"] = {"public_id": world.webhook().public_id, "delivery": "1"}
     return {**filled, "settings": {"token_id": token.token_id}, "switch": {"public_id": world.sums.public_id}}
 
 

@@ -15,6 +15,8 @@ from portal.datasets.actions import create_dataset
 from portal.datasets.models import Dataset, Upload
 from portal.jobs.actions import create_job
 from portal.jobs.models import Job
+from portal.notices.models import Webhook
+from portal.notices.webhooks import create_webhook
 from portal.rewards import lab, sheets
 from portal.rewards.actions import create_reward
 from portal.rewards.models import LabRun, Probe, Reward, Sheet
@@ -67,6 +69,10 @@ class World:
         user = user or self.alice
         trial = parse_trial({"on": {"type": "text", "samples": [{"output_text": "42", "item": {"answer": "42"}}]}})
         return lab.begin_run(user.tenants.get(), user, {"type": "numeric"}, trial, datetime.now(UTC))
+
+    def webhook(self, user: User | None = None) -> Webhook:
+        user = user or self.alice
+        return create_webhook(user.tenants.get(), user, "https://hooks.example.org/")[0]
 
     def reward(self, user: User | None = None) -> Reward:
         user = user or self.alice

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 SHEETS = ("css/tokens.css", "css/base.css", "css/layout.css", "css/components.css", "css/pages.css")
-SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/copy.js")
+SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/copy.js", "js/palette.js")
 _TONES = {constants.SUCCESS: "good", constants.WARNING: "warn", constants.ERROR: "bad"}
 _SPARK_WIDTH, _SPARK_HEIGHT = 96, 24
 
