@@ -13,6 +13,7 @@ from django.conf import settings
 
 CALL_SECONDS = 10.0
 CONNECT_SECONDS = 2.0
+WHATIF_SECONDS = 60.0
 DOWNLOAD_SECONDS = 60.0  # between two chunks, not for the whole
 LONG_POLL_SLACK_SECONDS = 10.0
 
@@ -64,6 +65,30 @@ class Gateway:
 
     def estimate(self, spec: dict[str, Any]) -> dict[str, Any]:
         return self._call("POST", "/estimate", json=spec, timeout=CONNECT_SECONDS)
+
+    # For operators
+
+    def overview(self) -> dict[str, Any]:
+        return self._call("GET", "/overview", timeout=CONNECT_SECONDS)
+
+    def whatif(self, question: dict[str, Any]) -> dict[str, Any]:
+        return self._call("POST", "/whatif", json=question, timeout=WHATIF_SECONDS)
+
+    def set_admission(self, mode: str) -> str:
+        """``open``, ``pause`` or ``drain``; the mode as it stands now."""
+        return self._call("POST", f"/admission/{mode}").get("admission", "")
+
+    def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]:
+        return self._call("PATCH", "/policy", json=changes)
+
+    def reprioritise(self, job: str, priority: int) -> None:
+        self._call("PATCH", f"/jobs/{job}", json={"priority": priority})
+
+    def health(self) -> dict[str, Any]:
+        """The engine's own words about its parts, also while it is not ready. Raises ``EngineDown`` only when nothing answers."""
+        with _engine_errors():
+            response = self._client.get("/healthz", timeout=CONNECT_SECONDS)
+            return _json(response)
 
     def grade(self, order: dict[str, Any], *, seconds: float) -> dict[str, Any]:
         """Grade cases without a job: {"total", "results", "busy", "printed"}. ``seconds``: how long the engine may take by the order."""

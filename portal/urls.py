@@ -20,6 +20,7 @@ urlpatterns = [
     path("settings/tokens/", include(("portal.tokens.page_urls", "tokens"))),
     path("accounts/", include("allauth.urls")),
     path("api/", include("portal.api.urls")),
+    path("console/", include(("portal.console.page_urls", "console"))),
     path("admin/", admin.site.urls),
     path("stripe/webhook/", hooks.receive, name="stripe-webhook"),
     path("csp-report/", csp.report, name="csp-report"),

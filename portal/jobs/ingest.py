@@ -20,6 +20,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from engine.events import Event
+from portal import pulse
 from portal.billing import charging, gate
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import catalog, lifecycle
@@ -72,6 +73,7 @@ class Ingester:
     clock: Callable[[], datetime] = timezone.now
     wait_seconds: float = WAIT_SECONDS
     failures: int = field(default=0, init=False)
+    lag_seconds: float = field(default=0.0, init=False)  # from the newest event of the last page to its row
 
     async def run(self) -> None:
         """For ever, until cancelled. Whatever fails is tried again with growing pauses: the cursor has not moved."""
@@ -80,6 +82,7 @@ class Ingester:
                 await sync_to_async(close_old_connections)()
                 await self.pull()
                 self.failures = 0
+                await sync_to_async(pulse.beat)("ingester", self.clock(), lag_seconds=self.lag_seconds)
             except (EngineDown, EngineRefused) as error:
                 await self._pause("engine_away", error)
             except BadStream as error:
@@ -102,6 +105,7 @@ class Ingester:
         if page.last < cursor.offset:
             raise BadStream(f"the journal of {page.engine} went back from {cursor.offset} to {page.last}: was it restored from a backup?")
         reached = await sync_to_async(store)(page, cursor.offset, self.clock())
+        self.lag_seconds = max(0.0, (self.clock() - page.events[-1].at).total_seconds()) if page.events else 0.0
         for group, seq in reached.items():
             await self.announce(group, seq)
         return len(page.events)

@@ -6,13 +6,14 @@ In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pag
 Trials of rewards are graded by the engine's own Lab, in a thread; ``sandbox`` is what runs Python, by default nothing.
 
 What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
-fairly or journaled to disk, ``/policy``, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test
+fairly or journaled to disk, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test
 writes each event.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 import re
@@ -31,7 +32,8 @@ from engine.errors import EngineError
 from engine.rewards.lab import Lab, LabOrder
 from engine.rewards.pool import GraderPool
 from engine.spec import ModelInfo, SpecError, check_against, kv_bytes, parse_job, parse_submission
-from tests.portal import fake_script
+from engine.whatif import Question, answer
+from tests.portal import fake_overview, fake_script
 from tests.portal.fake_probes import FakeProbes
 
 TINY = ModelInfo(
@@ -70,6 +72,9 @@ class FakeEngine:
         self.sandbox: Any = None
         self.lab_clock: Callable[[], float] | None = None
         self.probes = FakeProbes()
+        self.admission = "open"
+        self.policy = dataclasses.asdict(fake_overview.POLICY)
+        self.priorities: dict[str, int] = {}
         self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
 
@@ -152,6 +157,34 @@ class FakeEngine:
         jobs = [{"job": job, "tenant": body["tenant"], "state": "queued", "version": 0} for job, body in self.jobs.items()]
         return httpx.Response(200, json={"engine": self.engine, "epoch": self.epoch, "admission": "open", "jobs": jobs})
 
+    def _overview(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json=fake_overview.overview(self))
+
+    def _whatif(self, request: httpx.Request) -> httpx.Response:
+        """The engine's own simulator, on the fake's overview."""
+        try:
+            return httpx.Response(200, json=answer(Question(**json.loads(request.content)), fake_overview.overview(self)))
+        except EngineError as error:
+            return httpx.Response(error.status, json=error.body())
+
+    def _admission(self, request: httpx.Request, mode: str) -> httpx.Response:
+        self.admission = {"open": "open", "pause": "paused", "drain": "drain"}[mode]
+        return httpx.Response(200, json={"admission": self.admission})
+
+    def _policy(self, request: httpx.Request) -> httpx.Response:
+        try:
+            changed = fake_overview.POLICY.changed(json.loads(request.content))
+        except (TypeError, ValueError) as error:
+            return _error(422, str(error), [("policy", str(error))])
+        self.policy = dataclasses.asdict(changed)
+        return httpx.Response(200, json=self.policy)
+
+    def _priority(self, request: httpx.Request, job: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        self.priorities[job] = json.loads(request.content)["priority"]
+        return httpx.Response(200, json={"job": job, "priority": self.priorities[job]})
+
     def _estimate(self, request: httpx.Request) -> httpx.Response:
         try:
             spec = parse_job(json.loads(request.content))
@@ -226,6 +259,11 @@ _ROUTES = (
     ("GET", "/models", "_models"),
     ("GET", r"/models/(.+)/tokenizer", "_tokenizer"),
     ("GET", "/status", "_status"),
+    ("GET", "/overview", "_overview"),
+    ("POST", "/whatif", "_whatif"),
+    ("POST", "/admission/(open|pause|drain)", "_admission"),
+    ("PATCH", "/policy", "_policy"),
+    ("PATCH", r"/jobs/([^/]+)", "_priority"),
     ("POST", "/estimate", "_estimate"),
     ("POST", "/probes", "_probe"),
     ("GET", r"/probes/([^/]+)", "_probe_state"),

@@ -52,6 +52,7 @@ def things(world: World) -> dict[str, dict[str, str]]:
     filled["reward-runs"] = {"public_id": world.lab_run().public_id}
     filled["rewards"]["probe_id"] = world.probe().public_id
     filled["probes"] = {"public_id": world.probe().public_id}
+    filled["console"] = {"public_id": world.sums.public_id}
     return {**filled, "settings": {"token_id": token.token_id}, "switch": {"public_id": world.sums.public_id}}
 
 
