@@ -353,6 +353,7 @@ class Manager:
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,
+            "offset": self._journal.last,
             "model": self._model.name,
             "kv_bytes_per_token": self._model.kv_bytes_per_token,
             "policy": dataclasses.asdict(self._driver.scheduler.policy),
