@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, Max
+from django.db.models import Max
 
 from portal.jobs.models import JobEvent
 
@@ -69,8 +69,7 @@ def _steps(after: int, until: int, since: datetime) -> Iterator[Step]:
     rows = JobEvent.objects.filter(id__gt=after, id__lte=until, kind="step", at__gte=since).order_by("id")
     wanted = rows.values_list(
         *("id", "at", "data__version", "data__spans", "data__seconds", "data__tokens"),
-        *("job__public_id", "job__name", "job__submitted_at"),
-        tenant_name=F("tenant__public_id"),
+        *("job__public_id", "job__name", "job__submitted_at", "tenant__public_id"),
     )
     for pk, at, version, spans, seconds, tokens, job, name, submitted, tenant in wanted:
         yield Step(
