@@ -54,6 +54,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.metrics_web.middleware",
     "portal.requests.request_id",
     "django.middleware.security.SecurityMiddleware",
     "portal.requests.no_nul",
@@ -118,6 +119,7 @@ CELERY_BEAT_SCHEDULE = {
 ENGINE_URL = ENV.engine_url
 ENGINE_SECRET = ENV.engine_bearer()
 DEFAULT_MODEL = ENV.model
+METRICS_TOKEN = ENV.metrics_bearer()
 
 CURRENCY = ENV.currency
 STARTING_CREDIT_MICROS = int(ENV.starting_credit * 1_000_000)  # exact: it has at most six decimal places
@@ -157,7 +159,7 @@ USERSESSIONS_TRACK_ACTIVITY = False
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.production
 SECURE_SSL_REDIRECT = ENV.production
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]  # probes and scrapes come by plain HTTP from inside
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.production else None
 SECURE_HSTS_SECONDS = 31_536_000 if ENV.production else 0
 SECURE_REFERRER_POLICY = "same-origin"
@@ -221,3 +223,4 @@ else:
 LOGGING_CONFIG = None
 logs.configure(json=ENV.production if ENV.log_json is None else ENV.log_json)
 DJANGO_STRUCTLOG_IP_LOGGING_ENABLED = False
+DJANGO_STRUCTLOG_CELERY_ENABLED = True  # a task's lines carry the id of the request that it follows from

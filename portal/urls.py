@@ -6,7 +6,7 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
-from portal import csp, health
+from portal import csp, health, metrics_web
 from portal.billing import hooks
 
 admin.site.login = secure_admin_login(admin.site.login)  # one login for all, with its second factor and rate limits
@@ -25,4 +25,6 @@ urlpatterns = [
     path("stripe/webhook/", hooks.receive, name="stripe-webhook"),
     path("csp-report/", csp.report, name="csp-report"),
     path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics_web.scrape, name="metrics"),
 ]

@@ -17,7 +17,8 @@ from portal.billing import gate, ledger, money
 from portal.billing.models import QUOTAS, Account, Plan, QuotaOverride
 from portal.errors import Conflict
 from portal.jobs import tasks
-from portal.jobs.models import Job, JobCommand, State
+from portal.jobs.models import OPEN_STATES, Job, JobCommand, State
+from tenants import audit
 from tenants.models import Tenant, User
 
 ENGINE = "engine"
@@ -130,6 +131,35 @@ def priority(order: Order) -> dict[str, Any]:
     return {"priority": order.given["priority"]}
 
 
+def suspend(order: Order) -> dict[str, Any]:
+    """Nobody of it gets in, its tokens are refused, and its jobs hold after the step under way, with their versions."""
+    with transaction.atomic():
+        closed = Tenant.objects.filter(pk=order.target.pk, suspended_at=None)
+        if not closed.update(suspended_at=order.now, suspended_reason=order.reason):
+            raise Conflict([("organisation", "is suspended already")])
+        jobs = list(order.target.jobs.filter(state__in=OPEN_STATES).exclude(state=State.PAUSED))
+        for job in jobs:
+            _wish(job, JobCommand.Kind.PAUSE, order)
+        audit.record(order.target, order.by, "organisation.suspended", order.target, reason=order.reason)
+    return {"paused_jobs": len(jobs)}
+
+
+def restore(order: Order) -> dict[str, Any]:
+    with transaction.atomic():
+        suspended = Tenant.objects.filter(pk=order.target.pk, suspended_at__isnull=False)
+        if not suspended.update(suspended_at=None, suspended_reason=""):
+            raise Conflict([("organisation", "is not suspended")])
+        audit.record(order.target, order.by, "organisation.restored", order.target, reason=order.reason)
+    return {}
+
+
+def _wish(job: Job, kind: JobCommand.Kind, order: Order) -> None:
+    reason = f"by the operator: {order.reason}"
+    JobCommand.objects.create(tenant_id=job.tenant_id, job=job, kind=kind, reason=reason, requested_by=order.by, requested_at=order.now)
+    audit.record(job.tenant, order.by, f"job.{kind.value}", job, reason=reason)
+    tasks.deliver_on_commit(job)
+
+
 def command(kind: JobCommand.Kind) -> Callable[[Order], dict[str, Any]]:
     """Written down like a member's own wish, and carried to the engine in the same order, as often as it takes."""
 
@@ -142,11 +172,7 @@ def command(kind: JobCommand.Kind) -> Callable[[Order], dict[str, Any]]:
                 if job.state != State.PAUSED:
                     raise Conflict([("job", f"is {job.state}; only a paused job can be resumed")])
                 gate.resume(job, order.now)
-            reason = f"by the operator: {order.reason}"
-            JobCommand.objects.create(
-                tenant_id=job.tenant_id, job=job, kind=kind, reason=reason, requested_by=order.by, requested_at=order.now
-            )
-            tasks.deliver_on_commit(job)
+            _wish(job, kind, order)
         return {}
 
     return wish
@@ -295,6 +321,23 @@ DEEDS = {
             button="Take it back",
             do=no_override,
             form=NoOverrideForm,
+        ),
+        Deed(
+            slug="tenant-suspend",
+            on="tenant",
+            title="Suspend the organisation",
+            words="Its members and tokens are shut out and read the reason; its jobs hold after the step under way. Nothing is deleted.",
+            button="Suspend it",
+            do=suspend,
+            danger=True,
+        ),
+        Deed(
+            slug="tenant-restore",
+            on="tenant",
+            title="Lift the suspension",
+            words="Its members and tokens get in again. Its jobs stay paused until somebody resumes them.",
+            button="Lift it",
+            do=restore,
         ),
         Deed(
             slug="tenant-weight",

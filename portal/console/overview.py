@@ -41,7 +41,7 @@ def live(now: datetime, zoom_seconds: int, source: Recent = recent) -> dict[str,
         "steps": len(steps),
         "fairness": figures.fairness(_tokens(steps), {share["tenant"]: share["weight"] for share in engine["shares"]}),
         "kv": _kv(engine),
-        "pulses": _pulses(now),
+        "pulses": pulses(now),
         "lag": lag(engine, now),
         "due": due(now),
         **_names(engine, steps),
@@ -138,7 +138,7 @@ def _kv(engine: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _pulses(now: datetime) -> dict[str, Any]:
+def pulses(now: datetime) -> dict[str, Any]:
     try:
         return pulse.pulses(now)
     except Exception as error:  # the cache's client has no common base for its errors, and the page must say that it is down

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.console import acts, engines, overview, tenants, viewing, whatif
 from portal.console.access import operator_page
 from portal.console.deeds import DEEDS, ENGINE, Deed, DeedForm
+from tenants import audit as audit_log
 
 TENANTS_PER_PAGE = 50
 ACTS_PER_PAGE = 50
@@ -80,7 +81,8 @@ def tenant(request: HttpRequest, public_id: str) -> HttpResponse:
     found = tenants.by_id(public_id)
     if found is None:
         raise Http404
-    deeds = [deed for deed in DEEDS.values() if deed.on == "tenant"]
+    not_now = "tenant-suspend" if found.suspended_at else "tenant-restore"
+    deeds = [deed for deed in DEEDS.values() if deed.on == "tenant" and deed.slug != not_now]
     return render(request, "console/tenant.html", {**tenants.portrait(found, timezone.now()), "deeds": deeds, "view_form": DeedForm()})
 
 
@@ -97,6 +99,7 @@ def view_as(request: HttpRequest, public_id: str) -> HttpResponse:
         return redirect("console:tenant", public_id)
     now = timezone.now()
     acts.note("view-as", request.user, found.public_id, form.cleaned_data["reason"], now)
+    audit_log.record(found, request.user, "operator.viewed", found, reason=form.cleaned_data["reason"])
     viewing.begin(request, found, form.cleaned_data["reason"], now)
     return redirect("home")
 

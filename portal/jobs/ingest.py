@@ -19,8 +19,8 @@ from django.db import OperationalError, close_old_connections, transaction
 from django.utils import timezone
 from pydantic import ValidationError
 
-from engine.events import Event
-from portal import pulse
+from engine.events import KINDS, Event
+from portal import metrics, pulse
 from portal.billing import charging, gate
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import catalog, lifecycle
@@ -105,14 +105,22 @@ class Ingester:
         if page.last < cursor.offset:
             raise BadStream(f"the journal of {page.engine} went back from {cursor.offset} to {page.last}: was it restored from a backup?")
         reached = await sync_to_async(store)(page, cursor.offset, self.clock())
-        self.lag_seconds = max(0.0, (self.clock() - page.events[-1].at).total_seconds()) if page.events else 0.0
+        self._measure(page)
         for group, seq in reached.items():
             await self.announce(group, seq)
         return len(page.events)
 
+    def _measure(self, page: Page) -> None:
+        self.lag_seconds = max(0.0, (self.clock() - page.events[-1].at).total_seconds()) if page.events else 0.0
+        if page.events:
+            metrics.ingest_lag.observe(self.lag_seconds)
+        for event in page.events:
+            metrics.events.labels(event.kind if event.kind in KINDS else metrics.UNKNOWN).inc()
+
     async def _pause(self, event: str, error: Exception) -> None:
         seconds = BACKOFF_SECONDS[min(self.failures, len(BACKOFF_SECONDS) - 1)]
         self.failures += 1
+        metrics.ingest_failures.labels(event).inc()
         if self.failures in (1, 10, 100):
             log.warning(event, reason=str(error), failures=self.failures, next_try_seconds=seconds)
         await asyncio.sleep(seconds)

@@ -159,6 +159,18 @@ def test_plan_limit_and_share_are_changed(client: Client, world: World) -> None:
     assert Act.objects.filter(about=world.sums.public_id, outcome="").count() == 4
 
 
+def test_a_suspended_organisation_is_shut_out_and_its_jobs_hold(client: Client, world: World) -> None:
+    world.job()
+    deed(client, "tenant-suspend", world.sums.public_id)
+    assert world.client(world.alice).get("/jobs/").status_code == 403
+    assert JobCommand.objects.get().kind == "pause"
+    deed(client, "tenant-restore", world.sums.public_id)
+    assert world.client(world.alice).get("/jobs/").status_code == 200
+    told = set(world.sums.audit.values_list("action", flat=True))
+    assert {"organisation.suspended", "organisation.restored", "job.pause"} <= told
+    assert deed(client, "tenant-restore", world.sums.public_id).status_code == 422
+
+
 def test_acts_are_listed_and_never_deleted(client: Client, world: World) -> None:
     deed(client, "drain")
     assert "the disk is full" in client.get("/console/audit/").content.decode()
