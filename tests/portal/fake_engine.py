@@ -75,6 +75,8 @@ class FakeEngine:
         self.admission = "open"
         self.policy = dataclasses.asdict(fake_overview.POLICY)
         self.priorities: dict[str, int] = {}
+        self.overrides: dict[str, Any] = {}  # of the overview
+        self.stage = ""  # what it is still doing before it is ready
         self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
 
@@ -101,7 +103,8 @@ class FakeEngine:
             self.slow -= 1
             raise httpx.ReadTimeout("timed out", request=request)
         if request.url.path == "/healthz":
-            return httpx.Response(200, json={"ok": True, "epoch": self.epoch})
+            ready = {"ok": True, "epoch": self.epoch}
+            return httpx.Response(503, json={"ok": False, "stage": self.stage}) if self.stage else httpx.Response(200, json=ready)
         if request.headers.get("Authorization") != f"Bearer {self.secret}":
             return _error(401, "wrong secret")
         for method, pattern, name in _ROUTES:
@@ -158,7 +161,7 @@ class FakeEngine:
         return httpx.Response(200, json={"engine": self.engine, "epoch": self.epoch, "admission": "open", "jobs": jobs})
 
     def _overview(self, request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json=fake_overview.overview(self))
+        return httpx.Response(200, json={**fake_overview.overview(self), **self.overrides})
 
     def _whatif(self, request: httpx.Request) -> httpx.Response:
         """The engine's own simulator, on the fake's overview."""
