@@ -49,6 +49,10 @@ class Gateway:
     def command(self, job: str, kind: str, reason: str = "") -> None:
         self._call("POST", f"/jobs/{job}/{kind}", json={"reason": reason} if reason else {})
 
+    def delete(self, job: str) -> None:
+        """Remove an ended job's versions and batches for good; raises ``EngineRefused`` (404 unknown, 409 still running)."""
+        self._call("DELETE", f"/jobs/{job}")
+
     def models(self) -> list[dict[str, Any]]:
         return self._call("GET", "/models", timeout=CONNECT_SECONDS).get("models", [])
 

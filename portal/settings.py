@@ -114,6 +114,7 @@ CELERY_BEAT_SCHEDULE = {
     "tell-stripe": {"task": "portal.billing.tasks.tell", "schedule": 60.0, "options": {"expires": 60}},
     "handle-notices": {"task": "portal.billing.tasks.handle", "schedule": 30.0, "options": {"expires": 30}},
     "billing-nightly": {"task": "portal.billing.tasks.nightly", "schedule": crontab(hour=3, minute=17), "options": {"expires": 3600}},
+    "purge": {"task": "portal.accounts.tasks.sweep", "schedule": 60.0, "options": {"expires": 60}},
 }
 
 ENGINE_URL = ENV.engine_url
@@ -224,3 +225,4 @@ LOGGING_CONFIG = None
 logs.configure(json=ENV.production if ENV.log_json is None else ENV.log_json)
 DJANGO_STRUCTLOG_IP_LOGGING_ENABLED = False
 DJANGO_STRUCTLOG_CELERY_ENABLED = True  # a task's lines carry the id of the request that it follows from
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # portal.requests has written it; a client's own never gets so far

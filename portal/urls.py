@@ -17,6 +17,7 @@ urlpatterns = [
     path("rewards/", include(("portal.rewards.page_urls", "rewards"))),
     path("", include(("portal.billing.page_urls", "billing"))),
     path("jobs/", include(("portal.jobs.page_urls", "jobs"))),
+    path("", include(("portal.accounts.page_urls", "accounts"))),
     path("settings/tokens/", include(("portal.tokens.page_urls", "tokens"))),
     path("accounts/", include("allauth.urls")),
     path("api/", include("portal.api.urls")),

@@ -54,6 +54,19 @@ class PerToken(BaseThrottle):
         return self._wait
 
 
+class PerAddress(PerToken):
+    """For what anybody may call. Far fewer: no person needs more."""
+
+    per_minute = 30
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        now = timezone.now()
+        self._wait = WINDOW_SECONDS - int(now.timestamp()) % WINDOW_SECONDS
+        own = count(f"address:{type(view).__name__}:{client_address(request._request)}", self.per_minute, now)
+        request._request.rate_headers = _headers(own, None, self._wait)
+        return not own.over
+
+
 def count(who: str, limit: int, now: datetime) -> Count:
     """One more by ``who`` in this minute."""
     key = f"calls:{who}:{int(now.timestamp()) // WINDOW_SECONDS}"

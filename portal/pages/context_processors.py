@@ -15,7 +15,7 @@ _NAV = (
     ("datasets:list", "Datasets", "datasets", "datasets"),
     ("rewards:list", "Rewards", "rewards", "rewards"),
     ("billing:usage", "Usage", "usage", "billing"),
-    ("tokens:list", "API tokens", "tokens", "tokens"),
+    ("accounts:organisation", "Settings", "settings", "accounts tokens"),
 )
 
 _CONSOLE = (
@@ -54,7 +54,7 @@ def _entries(request: HttpRequest) -> list[Entry]:
 
 
 def _entry(request: HttpRequest, view: str, label: str, icon: str, space: str) -> Entry:
-    """``space``: the namespace whose every page the entry stands for; "": the one page ``view``."""
+    """``space``: the namespaces whose every page the entry stands for; "": the one page ``view``."""
     match = request.resolver_match
     namespace, name = (match.namespace, match.view_name) if match else (None, None)
-    return Entry(label=label, icon=icon, url=reverse(view), current=namespace == space if space else name == view)
+    return Entry(label=label, icon=icon, url=reverse(view), current=namespace in space.split() if space else name == view)

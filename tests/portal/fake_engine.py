@@ -6,7 +6,7 @@ In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pag
 Trials of rewards are graded by the engine's own Lab, in a thread; ``sandbox`` is what runs Python, by default nothing.
 
 What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
-fairly or journaled to disk, ``/metrics`` and ``DELETE`` are missing, and in process nothing happens by itself: a test
+fairly or journaled to disk, ``/metrics`` is missing, and in process nothing happens by itself: a test
 writes each event.
 """
 
@@ -68,6 +68,7 @@ class FakeEngine:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.objections: list[dict[str, str]] = []
         self.calls: list[tuple[str, str]] = []
+        self.deleted: set[str] = set()
         self.orders: list[dict[str, Any]] = []
         self.sandbox: Any = None
         self.lab_clock: Callable[[], float] | None = None
@@ -142,6 +143,14 @@ class FakeEngine:
         else:
             self.emit(job, {"pause": "pause_requested", "resume": "resumed"}[kind])
         return httpx.Response(202, json={"job": job})
+
+    def _delete(self, request: httpx.Request, job: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        if not self.ended(job):
+            return _error(409, "the job has not ended; cancel it first")
+        self.deleted.add(job)
+        return httpx.Response(200, json={"job": job})
 
     def _events(self, request: httpx.Request) -> httpx.Response:
         after, limit = int(request.url.params["after"]), int(request.url.params.get("limit", 1000))
@@ -253,6 +262,7 @@ class FakeEngine:
 
 _ROUTES = (
     ("PUT", r"/jobs/([^/]+)", "_submit"),
+    ("DELETE", r"/jobs/([^/]+)", "_delete"),
     ("POST", r"/jobs/([^/]+)/(cancel|pause|resume)", "_command"),
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
