@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from portal.api.limits import PerAddress
 from tenants import tokens
 from tenants.models import Role, Tenant
 from tests.portal.api.test_api import error, post
-from tests.portal.world import World
+from tests.portal.world import NOW, World
 
 V1 = "/api/v1"
 
@@ -69,7 +70,8 @@ def test_whoever_finds_a_token_ends_it(world: World) -> None:
     assert error(bearer(text).get(f"{V1}/me/"), 401)["code"] == "token_revoked"
 
 
-def test_reports_of_leaks_are_counted_by_address(world: World) -> None:
+def test_reports_of_leaks_are_counted_by_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PerAddress, "clock", lambda self=None: NOW)
     answers = [
         Client().post(f"{V1}/tokens/report/", {"token": "x"}, content_type="application/json", headers={"X-Forwarded-For": f"10.0.0.{n}"})
         for n in range(31)
