@@ -301,6 +301,7 @@ class Manager:
         if not history.deleted:
             await self._driver.say(job, "deleted", {})
         await asyncio.to_thread(self._store.delete, job)
+        await self._work.adapters.drop(job)
         return {"job": job}
 
     def _open_job(self, job: str) -> JobHistory:
@@ -376,6 +377,9 @@ class Manager:
 
     async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]:
         return await self._reading.adapter(job, version)
+
+    async def servable(self, tenant: str, job: str, version: int | None) -> int:
+        return await self._reading.servable(tenant, job, version)
 
     async def evaluation(
         self, job: str, version: int | None, *, against: int, change: str | None, offset: int, limit: int

@@ -13,7 +13,7 @@ HTTP = "http"
 MANAGER_METHODS = frozenset(
     {
         *("submit", "cancel", "pause", "resume", "reprioritise", "delete"),
-        *("events", "adapter", "rollouts", "evaluation", "models", "tokenizer", "estimate"),
+        *("events", "adapter", "rollouts", "evaluation", "models", "tokenizer", "estimate", "servable"),
         *("status", "overview", "set_admission", "set_policy"),
         *("probe", "probe_state", "cancel_probe", "judge"),
     }
