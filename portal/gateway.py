@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ CONNECT_SECONDS = 2.0
 WHATIF_SECONDS = 60.0
 DOWNLOAD_SECONDS = 60.0  # between two chunks, not for the whole
 LONG_POLL_SLACK_SECONDS = 10.0
+TOKEN_SECONDS = 90.0  # until a chat has its place, and from one token to the next
 
 
 class EngineDown(Exception):
@@ -141,7 +143,7 @@ class Gateway:
 
 
 class AsyncGateway:
-    """The long poll for the ingester: a thread could not be interrupted in it."""
+    """What waits long and must be interruptible, as a thread is not: the ingester's long poll, and chats."""
 
     def __init__(self, base_url: str, secret: str, transport: httpx.AsyncBaseTransport | None = None):
         self._client = httpx.AsyncClient(transport=transport, **_options(base_url, secret))
@@ -155,8 +157,25 @@ class AsyncGateway:
             _raise_for(response)
             return _json(response)
 
+    @asynccontextmanager
+    async def generate(self, order: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The lines of a chat as they come (``engine.serving``); leaving the block ends it. The lines raise ``EngineDown`` too."""
+        timeout = httpx.Timeout(TOKEN_SECONDS, connect=CONNECT_SECONDS)
+        with _engine_errors():
+            async with self._client.stream("POST", "/generate", json=order, timeout=timeout) as response:
+                if response.is_error:
+                    await response.aread()
+                _raise_for(response)
+                yield _lines(response)
+
     async def close(self) -> None:
         await self._client.aclose()
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    with _engine_errors():
+        async for line in response.aiter_lines():
+            yield json.loads(line)
 
 
 def _options(base_url: str, secret: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "portal.rewards",
     "portal.jobs",
     "portal.billing",
+    "portal.openai",
     "portal.accounts",
     "portal.api",
     "portal.console",

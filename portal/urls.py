@@ -22,6 +22,7 @@ urlpatterns = [
     path("accounts/", include("allauth.urls")),
     path("api/", include("portal.api.urls")),
     path("console/", include(("portal.console.page_urls", "console"))),
+    path("v1/", include(("portal.openai.urls", "openai"))),
     path("admin/", admin.site.urls),
     path("stripe/webhook/", hooks.receive, name="stripe-webhook"),
     path("csp-report/", csp.report, name="csp-report"),

@@ -20,7 +20,7 @@ import re
 import uuid
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,6 +78,11 @@ class FakeEngine:
         self.priorities: dict[str, int] = {}
         self.overrides: dict[str, Any] = {}  # of the overview
         self.stage = ""  # what it is still doing before it is ready
+        self.chats: list[dict[str, Any]] = []
+        self.says: Callable[[dict[str, Any]], str] = lambda order: "42"
+        self.chat_refusal: tuple[int, str] | None = None
+        self.chat_hold: asyncio.Event | None = None
+        self.chat_breaks = False
         self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
 
@@ -227,6 +232,22 @@ class FakeEngine:
     def _stop_grading(self, request: httpx.Request, run: str) -> httpx.Response:
         return httpx.Response(200, json={"stopped": False})
 
+    def _generate(self, request: httpx.Request) -> httpx.Response:
+        """Lines of a chat that says ``says(order)``, a letter a piece; ``chat_refusal`` instead, or ``chat_hold`` before the end."""
+        order = json.loads(request.content)
+        self.chats.append(order)
+        if self.chat_refusal is not None:
+            return _error(*self.chat_refusal)
+        return httpx.Response(200, content=self._chat(order), headers={"Content-Type": "application/x-ndjson"})
+
+    async def _chat(self, order: dict[str, Any]) -> AsyncIterator[bytes]:
+        for line in fake_script.chat(order, self.says(order)):
+            if line["type"] == "usage" and self.chat_hold is not None:
+                await self.chat_hold.wait()
+            if line["type"] == "usage" and self.chat_breaks:
+                line = {"type": "error", "code": "failed", "message": "the sampler died"}
+            yield json.dumps(line).encode() + b"\n"
+
     def _adapter(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
         head = max((e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "step"), default=0)
         wanted = head if version == "latest" else int(version)
@@ -282,6 +303,7 @@ _ROUTES = (
     ("GET", r"/probes/([^/]+)", "_probe_state"),
     ("POST", r"/probes/([^/]+)/cancel", "_probe_cancel"),
     ("POST", "/graders/run", "_grade"),
+    ("POST", "/generate", "_generate"),
     ("POST", r"/graders/runs/([^/]+)/stop", "_stop_grading"),
 )
 

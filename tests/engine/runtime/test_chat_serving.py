@@ -11,14 +11,14 @@ import pytest
 
 from tests.engine.engines import TestEngine, running_engine
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(590)]
 
 SUM = [{"role": "user", "content": "3+4="}]
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory):
-    with running_engine(tmp_path_factory.mktemp("state"), start_deadline_seconds=200) as engine:
+    with running_engine(tmp_path_factory.mktemp("state"), start_deadline_seconds=400) as engine:
         yield engine
 
 
