@@ -149,6 +149,7 @@ ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_UNIQUE_EMAIL = True
 ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_RATE_LIMITS = {"signup": "20/h/ip", "login_failed": "10/5m/ip,5/5m/key", "reset_password": "20/h/ip,5/h/key"}
 # Embedded, mail lands in a file of the state directory: nobody can be made to wait for it.
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if ENV.email_url else "optional"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "MARLaaS: "
