@@ -82,6 +82,10 @@ class SamplerAdapters:
         self._ordered.pop(job, None)
         await self._unload_all(job)
 
+    async def drop(self, job: str) -> None:
+        """The job is deleted: no adapter of it stays anywhere, a chat's neither."""
+        await self._unload_all(job)
+
     async def clear(self, jobs: list[JobHistory], slots: int) -> None:
         """After a restart the sampler may still play attempts that nobody waits for: stop them, and drop all adapters.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -77,6 +79,15 @@ class EngineClient:
 
     async def probe_state(self, probe: str) -> dict[str, Any]:
         return _checked(await self._http.get(f"/probes/{probe}"))
+
+    @asynccontextmanager
+    async def generate(self, **order: Any) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The lines of a ``ChatOrder``'s answer; leaving the block ends it."""
+        async with self._http.stream("POST", "/generate", json=order) as answer:
+            if answer.is_error:
+                await answer.aread()
+                answer.raise_for_status()
+            yield (json.loads(line) async for line in answer.aiter_lines())
 
     async def events(self, after: int, *, wait_seconds: float = WAIT_SECONDS, limit: int = 1000) -> dict[str, Any]:
         return _checked(await self._http.get("/events", params={"after": after, "wait": wait_seconds, "limit": limit}))

@@ -19,7 +19,7 @@ def grading_routes(lab: Lab) -> APIRouter:
 
     @routes.post("/run", summary="Grade cases, or the adversarial corpus, with one grader; as many as there is time for")
     async def run(order: LabOrder, request: Request) -> dict[str, Any]:
-        return await _while_there(request, lab.run(order))
+        return await while_there(request, lab.run(order))
 
     @routes.post("/runs/{run}/stop", summary="Let go of what is graded for a run just now")
     async def stop(run: Annotated[str, Path(max_length=64)]) -> dict[str, bool]:
@@ -28,7 +28,7 @@ def grading_routes(lab: Lab) -> APIRouter:
     return routes
 
 
-async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """What ``work`` gives; it is cancelled when the client goes away first."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
     try:

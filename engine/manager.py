@@ -304,6 +304,7 @@ class Manager:
         if not history.deleted:
             await self._driver.say(job, "deleted", {})
         await asyncio.to_thread(self._store.delete, job)
+        await self._work.adapters.drop(job)
         return {"job": job}
 
     async def delete_version(self, job: str, version: int) -> dict[str, Any]:
@@ -373,6 +374,7 @@ class Manager:
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,
+            "offset": self._journal.last,
             "model": self._model.name,
             "kv_bytes_per_token": self._model.kv_bytes_per_token,
             "policy": dataclasses.asdict(self._driver.scheduler.policy),
@@ -395,6 +397,9 @@ class Manager:
 
     async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]:
         return await self._reading.adapter(job, version)
+
+    async def servable(self, tenant: str, job: str, version: int | None) -> int:
+        return await self._reading.servable(tenant, job, version)
 
     async def evaluation(
         self, job: str, version: int | None, *, against: int, change: str | None, offset: int, limit: int

@@ -29,6 +29,13 @@ class LoadRefused(PortError):
     """The sampler would not load an adapter, or loaded it without effect. It was never served."""
 
 
+class TooMany(PortError):
+    """The caller has too much under way already."""
+
+    def __init__(self, reason: str, *, attribution: str = "user"):
+        super().__init__(reason, attribution=attribution)
+
+
 class SamplerDied(PortError):
     """The sampler's engine is gone or stuck; its process should end and be started anew."""
 

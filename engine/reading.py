@@ -94,6 +94,19 @@ class Reading:
         except UnknownVersion as error:
             raise NotFound(str(error), code="version_not_found", param="version") from None
 
+    async def servable(self, tenant: str, job: str, version: int | None) -> int:
+        """The number of a committed version that is there; None means the latest. Raises ``NotFound``, also for other tenants' jobs."""
+        found = self._history.jobs.get(job)
+        if found is None or found.tenant != tenant or found.deleted:
+            raise NotFound(f"there is no job {job}", code="job_not_found", param="job")
+        versions = await asyncio.to_thread(self._store.versions, job)
+        head = await asyncio.to_thread(self._store.head, job)
+        wanted = head if version is None else version
+        if wanted is None or head is None or wanted > head or wanted not in versions:
+            message = f"{job} has no version yet" if wanted is None else f"{job} has no version {wanted}"
+            raise NotFound(message, code="version_not_found", param="version")
+        return wanted
+
     async def rollouts(self, job: str, version: int | None, *, offset: int, limit: int) -> dict[str, Any]:
         """A page of the trajectories sampled from ``version``; None means the latest that has a finished batch. Raises ``NotFound``."""
         history = self.job(job)

@@ -26,6 +26,8 @@ from engine.group_routes import GroupsHandle, group_routes
 from engine.operator_routes import operator_routes
 from engine.probe_routes import ProbesHandle, probe_routes
 from engine.rewards.lab import Lab
+from engine.serving import Serving
+from engine.serving_routes import serving_routes
 from engine.spec import JobSpec, Submission
 
 logger = logging.getLogger(__name__)
@@ -78,11 +80,18 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 def create_app(
-    manager: ManagerHandle, secret: str, *, max_body_bytes: int = MAX_BODY_BYTES, lab: Lab | None = None, profile: FilePath | None = None
+    manager: ManagerHandle,
+    secret: str,
+    *,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    lab: Lab | None = None,
+    serving: Serving | None = None,
+    profile: FilePath | None = None,
 ) -> FastAPI:
     """The ASGI application. ``secret``: the bearer token that every request but ``GET /healthz`` must carry.
 
-    ``lab``: what grades without a job; None: this door does not. ``profile``: the machine's measured speeds, for what-if questions.
+    ``lab``: what grades without a job, ``serving``: what chats; None: this door does not. ``profile``: the machine's measured speeds, for
+    what-if questions.
     """
     app = FastAPI(title="MARLaaS engine", version="1", docs_url=None, redoc_url=None)
     app.include_router(job_routes(manager))
@@ -92,6 +101,8 @@ def create_app(
     app.include_router(operator_routes(manager, profile))
     if lab is not None:
         app.include_router(grading_routes(lab))
+    if serving is not None:
+        app.include_router(serving_routes(serving))
     app.add_middleware(Gate, secret=secret, max_body_bytes=max_body_bytes)
     app.add_exception_handler(EngineError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -59,6 +59,9 @@ class Env(BaseSettings):
     stripe_api_base: str = ""
     grace_days: int = Field(default=7, ge=0, le=365)
     log_json: bool | None = None
+    metrics_token: SecretStr | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
     trusted_proxies: int = Field(default=0, ge=0, le=5)
     api_calls_per_token: int = Field(default=600, ge=1, le=1_000_000)
     api_calls_per_tenant: int = Field(default=3000, ge=1, le=1_000_000)
@@ -121,6 +124,12 @@ class Env(BaseSettings):
 
     def engine_bearer(self) -> str:
         return self.engine_secret.get_secret_value() if self.engine_secret else generated_secret(self.state / "engine-secret")
+
+    def metrics_bearer(self) -> str:
+        """ "" (nobody may scrape) in production where none is given."""
+        if self.metrics_token is not None or self.production:
+            return self.metrics_token.get_secret_value() if self.metrics_token else ""
+        return generated_secret(self.state / "metrics-token")
 
     def database(self) -> dict[str, Any]:
         return sqlite(self.state / "db.sqlite3") if self.database_url is None else database(self.database_url)

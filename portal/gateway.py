@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -13,8 +14,10 @@ from django.conf import settings
 
 CALL_SECONDS = 10.0
 CONNECT_SECONDS = 2.0
+WHATIF_SECONDS = 60.0
 DOWNLOAD_SECONDS = 60.0  # between two chunks, not for the whole
 LONG_POLL_SLACK_SECONDS = 10.0
+TOKEN_SECONDS = 90.0  # until a chat has its place, and from one token to the next
 
 
 class EngineDown(Exception):
@@ -48,6 +51,10 @@ class Gateway:
     def command(self, job: str, kind: str, reason: str = "") -> None:
         self._call("POST", f"/jobs/{job}/{kind}", json={"reason": reason} if reason else {})
 
+    def delete(self, job: str) -> None:
+        """Remove an ended job's versions and batches for good; raises ``EngineRefused`` (404 unknown, 409 still running)."""
+        self._call("DELETE", f"/jobs/{job}")
+
     def models(self) -> list[dict[str, Any]]:
         return self._call("GET", "/models", timeout=CONNECT_SECONDS).get("models", [])
 
@@ -64,6 +71,30 @@ class Gateway:
 
     def estimate(self, spec: dict[str, Any]) -> dict[str, Any]:
         return self._call("POST", "/estimate", json=spec, timeout=CONNECT_SECONDS)
+
+    # For operators
+
+    def overview(self) -> dict[str, Any]:
+        return self._call("GET", "/overview", timeout=CONNECT_SECONDS)
+
+    def whatif(self, question: dict[str, Any]) -> dict[str, Any]:
+        return self._call("POST", "/whatif", json=question, timeout=WHATIF_SECONDS)
+
+    def set_admission(self, mode: str) -> str:
+        """``open``, ``pause`` or ``drain``; the mode as it stands now."""
+        return self._call("POST", f"/admission/{mode}").get("admission", "")
+
+    def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]:
+        return self._call("PATCH", "/policy", json=changes)
+
+    def reprioritise(self, job: str, priority: int) -> None:
+        self._call("PATCH", f"/jobs/{job}", json={"priority": priority})
+
+    def health(self) -> dict[str, Any]:
+        """The engine's own words about its parts, also while it is not ready. Raises ``EngineDown`` only when nothing answers."""
+        with _engine_errors():
+            response = self._client.get("/healthz", timeout=CONNECT_SECONDS)
+            return _json(response)
 
     def grade(self, order: dict[str, Any], *, seconds: float) -> dict[str, Any]:
         """Grade cases without a job: {"total", "results", "busy", "printed"}. ``seconds``: how long the engine may take by the order."""
@@ -127,7 +158,7 @@ class Gateway:
 
 
 class AsyncGateway:
-    """The long poll for the ingester: a thread could not be interrupted in it."""
+    """What waits long and must be interruptible, as a thread is not: the ingester's long poll, and chats."""
 
     def __init__(self, base_url: str, secret: str, transport: httpx.AsyncBaseTransport | None = None):
         self._client = httpx.AsyncClient(transport=transport, **_options(base_url, secret))
@@ -141,8 +172,25 @@ class AsyncGateway:
             _raise_for(response)
             return _json(response)
 
+    @asynccontextmanager
+    async def generate(self, order: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The lines of a chat as they come (``engine.serving``); leaving the block ends it. The lines raise ``EngineDown`` too."""
+        timeout = httpx.Timeout(TOKEN_SECONDS, connect=CONNECT_SECONDS)
+        with _engine_errors():
+            async with self._client.stream("POST", "/generate", json=order, timeout=timeout) as response:
+                if response.is_error:
+                    await response.aread()
+                _raise_for(response)
+                yield _lines(response)
+
     async def close(self) -> None:
         await self._client.aclose()
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    with _engine_errors():
+        async for line in response.aiter_lines():
+            yield json.loads(line)
 
 
 def _options(base_url: str, secret: str) -> dict[str, Any]:

@@ -27,8 +27,10 @@ INSTALLED_APPS = [
     "portal.jobs",
     "portal.notices",
     "portal.billing",
+    "portal.openai",
     "portal.accounts",
     "portal.api",
+    "portal.console",
     "portal.pages",
     "unfold",
     "django.contrib.admin",
@@ -54,6 +56,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.metrics_web.middleware",
     "portal.requests.request_id",
     "django.middleware.security.SecurityMiddleware",
     "portal.requests.no_nul",
@@ -66,6 +69,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "allauth.usersessions.middleware.UserSessionsMiddleware",
     "tenants.middleware.tenant_middleware",
+    "portal.console.viewing.middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
@@ -113,11 +117,13 @@ CELERY_BEAT_SCHEDULE = {
     "tell-people": {"task": "portal.notices.tasks.carry", "schedule": 5.0, "options": {"expires": 5}},
     "handle-notices": {"task": "portal.billing.tasks.handle", "schedule": 30.0, "options": {"expires": 30}},
     "billing-nightly": {"task": "portal.billing.tasks.nightly", "schedule": crontab(hour=3, minute=17), "options": {"expires": 3600}},
+    "purge": {"task": "portal.accounts.tasks.sweep", "schedule": 60.0, "options": {"expires": 60}},
 }
 
 ENGINE_URL = ENV.engine_url
 ENGINE_SECRET = ENV.engine_bearer()
 DEFAULT_MODEL = ENV.model
+METRICS_TOKEN = ENV.metrics_bearer()
 
 CURRENCY = ENV.currency
 STARTING_CREDIT_MICROS = int(ENV.starting_credit * 1_000_000)  # exact: it has at most six decimal places
@@ -145,6 +151,7 @@ ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_UNIQUE_EMAIL = True
 ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_RATE_LIMITS = {"signup": "20/h/ip", "login_failed": "10/5m/ip,5/5m/key", "reset_password": "20/h/ip,5/h/key"}
 # Embedded, mail lands in a file of the state directory: nobody can be made to wait for it.
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if ENV.email_url else "optional"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "MARLaaS: "
@@ -157,7 +164,7 @@ USERSESSIONS_TRACK_ACTIVITY = False
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.production
 SECURE_SSL_REDIRECT = ENV.production
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]  # probes and scrapes come by plain HTTP from inside
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.production else None
 SECURE_HSTS_SECONDS = 31_536_000 if ENV.production else 0
 SECURE_REFERRER_POLICY = "same-origin"
@@ -221,3 +228,5 @@ else:
 LOGGING_CONFIG = None
 logs.configure(json=ENV.production if ENV.log_json is None else ENV.log_json)
 DJANGO_STRUCTLOG_IP_LOGGING_ENABLED = False
+DJANGO_STRUCTLOG_CELERY_ENABLED = True  # a task's lines carry the id of the request that it follows from
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # portal.requests has written it; a client's own never gets so far

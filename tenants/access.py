@@ -15,6 +15,14 @@ class Forbidden(Exception):
     code = "forbidden"
 
 
+class Refused(ValueError):
+    """An input that is no good, or a wish that is not possible as things stand. ``field`` names it."""
+
+    def __init__(self, field: str, message: str):
+        self.field = field
+        super().__init__(message)
+
+
 class Closed(Forbidden):
     """The tenant is closed to this member at the moment, whatever the role. ``code``: suspended | mfa_required."""
 
@@ -25,6 +33,10 @@ class Closed(Forbidden):
 
 def role_in(tenant: Tenant, user: User) -> str | None:
     return tenant.memberships.filter(user=user, user__is_active=True).values_list("role", flat=True).first()
+
+
+def rank(role: str) -> int:
+    return _RANK[Role(role)]
 
 
 def require(tenant: Tenant, user: User, wanted: Role) -> None:

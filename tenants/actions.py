@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from tenants import audit, mails, tokens
-from tenants.access import Forbidden, require
+from tenants.access import Forbidden, Refused, require
 from tenants.doors import look_again
 from tenants.models import ApiToken, Membership, Role, Tenant, User
 
@@ -44,12 +44,12 @@ def create_token(
     life: timedelta = tokens.DEFAULT_LIFE,
     addresses: tuple[str, ...] = (),
 ) -> tuple[ApiToken, str]:
-    """(row, text); the text is shown once. Raises ``Forbidden`` for viewers and ``ValueError`` naming what is wrong."""
+    """(row, text); the text is shown once. Raises ``Forbidden`` for viewers and ``Refused`` naming what is wrong."""
     require(tenant, user, Role.MEMBER)
     if unknown := sorted(set(scopes) - set(tokens.SCOPES)):
-        raise ValueError(f"unknown scope {', '.join(unknown)}; choose among {', '.join(tokens.SCOPES)}")
+        raise Refused("scopes", f"unknown scope {', '.join(unknown)}; choose among {', '.join(tokens.SCOPES)}")
     if not timedelta(0) < life <= tokens.LONGEST_LIFE:
-        raise ValueError(f"a token lives for 1 to {tokens.LONGEST_LIFE.days} days")
+        raise Refused("days", f"a token lives for 1 to {tokens.LONGEST_LIFE.days} days")
     with transaction.atomic():
         token, text = tokens.issue(tenant, user, name.strip()[:100] or "token", now, scopes=scopes, life=life, addresses=addresses)
         audit.record(tenant, user, "token.created", token, scopes=token.scopes, expires_at=token.expires_at.isoformat())
@@ -61,20 +61,20 @@ def rotate_token(
 ) -> tuple[ApiToken, str]:
     """A new token with the old one's name, scopes, networks and length of life; the old one goes on for ``overlap``, then ends.
 
-    Members rotate their own: a token acts for its person, so nobody else gets to hold the new one. Raises ``Forbidden``, ``ValueError``.
+    Members rotate their own: a token acts for its person, so nobody else gets to hold the new one. Raises ``Forbidden``, ``Refused``.
     """
     require(tenant, user, Role.MEMBER)
     if token.user_id != user.pk:
         raise Forbidden("A token acts for the person who made it, so only that person rotates it. Admins may revoke it.")
     if not timedelta(0) <= overlap <= tokens.LONGEST_OVERLAP:
-        raise ValueError(f"the overlap is 0 hours to {tokens.LONGEST_OVERLAP.days} days")
+        raise Refused("overlap_hours", f"the overlap is 0 hours to {tokens.LONGEST_OVERLAP.days} days")
     life = min(token.expires_at - token.created_at, tokens.LONGEST_LIFE)
     with transaction.atomic():
         new, text = tokens.issue(tenant, user, token.name, now, scopes=tuple(token.scopes), life=life, addresses=tuple(token.addresses))
         ends = min(token.expires_at, now + overlap)
         live = ApiToken.objects.filter(pk=token.pk, revoked_at=None, expires_at__gt=now, successor="")
         if not live.update(successor=new.token_id, expires_at=ends):
-            raise ValueError("only a token that is live and was not rotated before can be rotated")
+            raise Refused("token", "only a token that is live and was not rotated before can be rotated")
         audit.record(tenant, user, "token.rotated", token, successor=new.token_id, ends_at=ends.isoformat())
         look_again(token.user_id)
     return new, text

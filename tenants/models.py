@@ -18,6 +18,7 @@ from django.utils import timezone
 from tenants.ids import new_id, tenant_id
 
 invitation_id = partial(new_id, "inv")
+membership_id = partial(new_id, "mem")
 
 
 class UserManager(BaseUserManager["User"]):
@@ -82,6 +83,7 @@ class Tenant(models.Model):
 class Membership(models.Model):
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
+    public_id = models.CharField(max_length=32, unique=True, default=membership_id, editable=False)
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -19,6 +19,7 @@ from django.conf import settings
 from django.db.models import F, Q
 from django.utils.crypto import constant_time_compare, salted_hmac
 
+from tenants.access import Refused
 from tenants.models import ApiToken, Role, Tenant, User
 
 PREFIX = "mrl_live"
@@ -122,15 +123,15 @@ def is_live(token_pk: int, now: datetime) -> bool:
 
 
 def networks(text: str) -> tuple[str, ...]:
-    """Addresses and networks as people write them, between commas, blanks or lines. Raises ``ValueError`` naming the one that is none."""
+    """Addresses and networks as people write them, between commas, blanks or lines. Raises ``Refused`` naming the one that is none."""
     found = []
     for word in text.replace(",", " ").split():
         try:
             found.append(str(ipaddress.ip_network(word, strict=False)))
         except ValueError:
-            raise ValueError(f"{word[:60]!a} is no address or network; write 203.0.113.7 or 203.0.113.0/24") from None
+            raise Refused("addresses", f"{word[:60]!a} is no address or network; write 203.0.113.7 or 203.0.113.0/24") from None
     if len(found) > MAX_ADDRESSES:
-        raise ValueError(f"at most {MAX_ADDRESSES} networks")
+        raise Refused("addresses", f"at most {MAX_ADDRESSES} networks")
     return tuple(dict.fromkeys(found))
 
 

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m engine.bench words", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     cli.add_argument("--steps", type=int, default=40, help="default: %(default)s")
-    cli.add_argument("--learning-rate", type=float, default=5e-4, help="default: %(default)s; 0 is a control run")
+    cli.add_argument("--learning-rate", type=float, default=1e-4, help="default: %(default)s; 0 is a control run")
     cli.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     cli.add_argument("--json", type=Path, help="write the figures there")
     return cli

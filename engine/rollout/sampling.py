@@ -15,6 +15,8 @@ from engine.spec import Grader
 ROLLOUT_PRIORITY = 0
 EVALUATION_PRIORITY = 10
 PROBE_PRIORITY = 20
+# Before rollouts: somebody waits for each token. What chat may have at once is so little that they hardly notice (``chat_room``).
+CHAT_PRIORITY = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +45,21 @@ class Sampled:
     logprobs: list[float] = field(repr=False)
     finish_reason: str
     cached_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """What a streamed completion has grown by: ``tokens`` of them, whose text may come later (a stop string is held back).
+
+    ``logprobs``: one {"token", "logprob", "top": [{"token", "logprob"}]} per token, where they were asked for. ``finish_reason``: with the
+    last piece, as in ``Sampled``.
+    """
+
+    text: str
+    tokens: int
+    cached_tokens: int
+    finish_reason: str = ""
+    logprobs: tuple[dict[str, Any], ...] = ()
 
 
 class Sampler(Protocol):

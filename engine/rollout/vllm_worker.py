@@ -17,8 +17,8 @@ import itertools
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,7 +38,7 @@ from engine.ports import AdapterRef, LoadRefused, PortError, SamplerDied, Snapsh
 from engine.rollout import vllm_adapters as adapters
 from engine.rollout import vllm_schemas
 from engine.rollout.counters import Counters
-from engine.rollout.sampling import ROLLOUT_PRIORITY, Sampled, SampleParams
+from engine.rollout.sampling import ROLLOUT_PRIORITY, Piece, Sampled, SampleParams
 from engine.spec import LORA_TARGETS
 
 log = logging.getLogger(__name__)
@@ -214,17 +214,40 @@ class VllmSampler:
                 return _sampled(await self._generate(prompt_ids, wanted, None, params.priority, salt=salt))
             except ValueError as error:  # vLLM's word for a request that it does not take, a schema that it cannot hold to among them
                 raise PortError(f"vLLM refused the request: {error}", attribution="user") from error
+        async with self._using(adapter) as loaded:
+            return _sampled(await self._generate(prompt_ids, _sampling_params(params), loaded, params.priority))
+
+    async def stream(
+        self, adapter: AdapterRef, prompt_ids: list[int], params: SampleParams, *, top_logprobs: int | None = None
+    ) -> AsyncGenerator[Piece, None]:
+        """A completion as it grows; ``stop`` strings end it and are left out. Closing the iterator aborts it. Raises ``PortError``."""
+        wanted = _streaming_params(params, top_logprobs)
+        try:
+            async with (
+                self._using(adapter) as loaded,
+                aclosing(self._outputs(prompt_ids, wanted, loaded, params.priority, salt=f"base/{adapter.tenant}")) as outputs,
+            ):
+                async for output in outputs:
+                    yield _piece(output, top_logprobs or 0)
+        except ValueError as error:
+            raise PortError(f"vLLM refused the request: {error}", attribution="user") from error
+
+    @asynccontextmanager
+    async def _using(self, adapter: AdapterRef) -> AsyncIterator[_Loaded | None]:
+        """What is loaded under ``adapter``, which stays until the block ends; None for the base model."""
+        if adapter.base:
+            yield None
+            return
         loaded = self._loaded.get((adapter.tenant, adapter.job, adapter.version))
         if loaded is None:
             raise PortError(f"{adapter.name} is not loaded")
         loaded.users += 1
         try:
-            output = await self._generate(prompt_ids, _sampling_params(params), loaded, params.priority)
+            yield loaded
         finally:
             loaded.users -= 1
             if loaded.unwanted:
                 await self._drop_if_idle(loaded)
-        return _sampled(output)
 
     async def _schemas_hold(self) -> bool:
         if self._holds_schemas is None:
@@ -235,16 +258,23 @@ class VllmSampler:
         self, prompt_ids: list[int], params: SamplingParams, loaded: _Loaded | None, priority: int, *, salt: str = "base"
     ) -> RequestOutput:
         """``salt``: of the base model's cache, where nothing is loaded."""
+        async for output in self._outputs(prompt_ids, params, loaded, priority, salt=salt):
+            last = output
+        return last
+
+    async def _outputs(
+        self, prompt_ids: list[int], params: SamplingParams, loaded: _Loaded | None, priority: int, *, salt: str
+    ) -> AsyncGenerator[RequestOutput, None]:
         prompt = {"type": "token", "prompt_token_ids": prompt_ids, "cache_salt": loaded.salt if loaded else salt}
         stream = self._engine.generate(
             prompt, params, str(next(self._request_ids)), lora_request=loaded.request if loaded else None, priority=priority
         )
         try:
-            async for output in stream:
-                last = output
+            async with aclosing(stream):
+                async for output in stream:
+                    yield output
         except EngineDeadError as error:
             raise self._dead("vLLM's engine ended") from error
-        return last
 
     async def _probe(self, loaded: _Loaded | None) -> dict[int, float]:
         """Log-probabilities of the likeliest next tokens on a fixed prompt, by token id."""
@@ -335,6 +365,41 @@ def _sampling_params(params: SampleParams) -> SamplingParams:
     if params.temperature:
         seeded.seed, seeded.top_p = params.seed, params.top_p
     return seeded
+
+
+def _streaming_params(params: SampleParams, top_logprobs: int | None) -> SamplingParams:
+    return SamplingParams(
+        max_tokens=params.max_new_tokens,
+        temperature=params.temperature,
+        top_p=params.top_p if params.temperature else 1.0,
+        seed=params.seed if params.temperature else None,
+        stop=list(params.stop),
+        logprobs=top_logprobs,
+        output_kind=RequestOutputKind.DELTA,
+    )
+
+
+def _piece(output: RequestOutput, top: int) -> Piece:
+    completion = output.outputs[0]
+    if completion.finish_reason not in (None, "stop", "length"):
+        raise PortError(f"a completion ended with {completion.finish_reason}")
+    return Piece(
+        text=completion.text,
+        tokens=len(completion.token_ids),
+        cached_tokens=output.num_cached_tokens or 0,
+        finish_reason=completion.finish_reason or "",
+        logprobs=tuple(_told(token, ranked, top) for token, ranked in zip(completion.token_ids, completion.logprobs or (), strict=False)),
+    )
+
+
+def _told(token: int, ranked: dict[int, Any], top: int) -> dict[str, Any]:
+    """``ranked``: the sampled token and the ``top`` likeliest, which it may be one of or not."""
+    likeliest = sorted((entry for entry in ranked.values() if entry.rank <= top), key=lambda entry: entry.rank)
+    return {
+        "token": ranked[token].decoded_token or "",
+        "logprob": ranked[token].logprob,
+        "top": [{"token": entry.decoded_token or "", "logprob": entry.logprob} for entry in likeliest],
+    }
 
 
 def _sampled(output: RequestOutput) -> Sampled:

@@ -31,6 +31,7 @@ from engine.rewards.graders import GradingFailed
 from engine.rewards.judge import listed
 from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
+from engine.rollout.chat import ChatDesk
 from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
 from engine.rollout.judge import BaseJudge
@@ -45,6 +46,8 @@ T = TypeVar("T")
 
 # Slots of vLLM's adapter table beside the jobs': one for evaluations, one for chat.
 EXTRA_ADAPTERS = 2
+# The share of the KV cache that all chats together may take.
+CHAT_SHARE = 1 / 8
 
 
 # Sequences in one batch of the sampler: room for several jobs' steps beside one another, within this many bytes of logits.
@@ -86,10 +89,11 @@ class RolloutWorker:
         searches: Searches | None = None,
         programs: Programs | None = None,
         judge: BaseJudge | None = None,
+        chats: ChatDesk | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._sampler, self._grading, self._searches = sampler, grading, searches or Searches.bundled()
-        self._programs, self._judge = programs, judge
+        self._programs, self._judge, self._chats = programs, judge, chats
         self._tools = EpisodeTools(sampler=sampler, tokens=tokens, grading=grading, clock=clock)
         self._clock = clock
         self._running: dict[str, set[asyncio.Task[Any]]] = {}
@@ -101,7 +105,7 @@ class RolloutWorker:
         """A worker for ``engine.settings.EngineSettings``; starts vLLM, which takes many seconds. The environment must hold
         the device profile's ``vllm_env``. Grading processes start with the first job that needs them.
         """
-        from engine.models.registry import resolve
+        from engine.models.registry import kv_bytes_per_token, resolve
         from engine.rollout.tokens import ModelTokens
         from engine.rollout.vllm_worker import SamplerConfig, VllmSampler
 
@@ -129,11 +133,15 @@ class RolloutWorker:
         parts = {"sampler": sampler, "tokens": tokens, "context_tokens": config.max_context_tokens}
         outside = BaseJudge(**parts, priority=PROBE_PRIORITY, seconds=settings.call_deadline_seconds)
         grading = _grading(settings, sandbox, BaseJudge(**parts))
-        return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox, judge=outside)
+        room = int(CHAT_SHARE * settings.kv_bytes / settings.rollout_replicas / kv_bytes_per_token(model, config.profile.dtype))
+        chats = ChatDesk(sampler, tokens, context_tokens=config.max_context_tokens, room_tokens=room)
+        return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox, judge=outside, chats=chats)
 
     async def close(self) -> None:
         for job in list(self._running):
             await self.abort(job)
+        if self._chats is not None:
+            await self._chats.close_all()
         await self._sampler.close()
         await self._searches.close()
         if isinstance(self._grading, GraderPool):
@@ -168,9 +176,27 @@ class RolloutWorker:
 
     async def unload(self, job: str, *, keep_version: int | None = None) -> None:
         await self._sampler.unload(job, keep_version=keep_version)
+        if keep_version is None and self._chats is not None:
+            await self._chats.drop(job)
+
+    async def chat_open(self, chat: str, order: dict[str, Any], version: int | None, files: Snapshot | None) -> bool:
+        """See ``ChatDesk.open``; raises ``PortError``."""
+        return await self._desk().open(chat, order, version, files)
+
+    async def chat_read(self, chat: str) -> dict[str, Any]:
+        return await self._desk().read(chat)
+
+    async def chat_close(self, chat: str) -> None:
+        await self._desk().close(chat)
+
+    def _desk(self) -> ChatDesk:
+        if self._chats is None:
+            raise PortError("this sampler holds no chats")
+        return self._chats
 
     async def stats(self) -> dict[str, Any]:
-        return {**self._sampler.stats(), "jobs_sampling": len(self._running)}
+        chatting = self._chats.open_completions() if self._chats is not None else 0
+        return {**self._sampler.stats(), "jobs_sampling": len(self._running), "chat_completions": chatting}
 
     async def _rollout(self, request: RolloutRequest) -> RolloutResult:
         spec, started_at, ref = request.spec, self._clock(), request.adapter

@@ -18,9 +18,11 @@ from engine.rewards.lab import Lab
 from engine.rewards.pool import GraderPool
 from engine.rewards.sandbox import Sandbox, SandboxSettings
 from engine.runtime import names, process
+from engine.runtime.chat_replicas import ChatReplica, ChatReplicas
 from engine.runtime.lab_judge import ManagersJudge
 from engine.sealed import Sealer
 from engine.service import create_app
+from engine.serving import Serving
 from engine.settings import EngineSettings
 
 logger = logging.getLogger(__name__)
@@ -86,6 +88,13 @@ def lab_grading(settings: EngineSettings, door: ManagerDoor) -> GraderPool:
     )
 
 
+def chats(settings: EngineSettings, door: ManagerDoor) -> Serving:
+    """Chats go straight to the samplers: the manager's loop is not in the way of a single token."""
+    handles = [names.find(names.rollout(index)) for index in range(settings.rollout_replicas)]
+    replicas = [ChatReplica(index, handle, call_seconds=settings.call_deadline_seconds) for index, handle in enumerate(handles)]
+    return Serving(door, ChatReplicas(replicas).of)
+
+
 def _refusal(error: RayTaskError) -> Exception:
     return error.cause if isinstance(error.cause, EngineError) else error
 
@@ -98,7 +107,11 @@ class HttpActor:
         manager = names.find(names.MANAGER)
         door = ManagerDoor(lambda: manager)
         app = create_app(
-            door, secret=settings.secret(), lab=Lab(lambda: lab_grading(settings, door)), profile=settings.state / "bench" / "profile.json"
+            door,
+            secret=settings.secret(),
+            lab=Lab(lambda: lab_grading(settings, door)),
+            serving=chats(settings, door),
+            profile=settings.state / "bench" / "profile.json",
         )
         listener = socket.create_server((settings.host, settings.port), backlog=512)
         config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=75)

@@ -13,7 +13,7 @@ HTTP = "http"
 MANAGER_METHODS = frozenset(
     {
         *("submit", "cancel", "pause", "resume", "reprioritise", "delete", "delete_version"),
-        *("events", "adapter", "rollouts", "groups", "row_versions", "evaluation", "models", "tokenizer", "estimate"),
+        *("events", "adapter", "rollouts", "groups", "row_versions", "evaluation", "models", "tokenizer", "estimate", "servable"),
         *("status", "overview", "set_admission", "set_policy"),
         *("probe", "probe_state", "cancel_probe", "judge"),
     }

@@ -11,7 +11,7 @@ import logging
 import os
 from typing import Any
 
-from engine.ports import EvalRequest, EvalResult, JudgeAnswer, JudgeQuestion, RolloutRequest, RolloutResult
+from engine.ports import EvalRequest, EvalResult, JudgeAnswer, JudgeQuestion, RolloutRequest, RolloutResult, Snapshot
 from engine.runtime import process
 from engine.runtime.fence import Fence
 from engine.settings import EngineSettings
@@ -64,6 +64,15 @@ class RolloutActor:
 
     async def prompt_tokens(self, chats: list[list[dict[str, str]]]) -> list[int]:
         return await self._call("prompt_tokens", chats)
+
+    async def chat_open(self, chat: str, order: dict[str, Any], version: int | None, files: Snapshot | None) -> bool:
+        return await self._call("chat_open", chat, order, version, files)
+
+    async def chat_read(self, chat: str) -> dict[str, Any]:
+        return await self._call("chat_read", chat)
+
+    async def chat_close(self, chat: str) -> None:
+        await self._call("chat_close", chat)
 
     async def abort(self, epoch: int, job: str) -> None:
         self._fence.claim(epoch)

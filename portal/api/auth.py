@@ -55,7 +55,7 @@ class HasScope(permissions.BasePermission):
             return True
         scope = f"{noun}:{'read' if request.method in _SAFE else 'write'}"
         self.message = f"This needs the scope {scope}."
-        return scope in _scopes(request)
+        return scope in granted(request)
 
 
 def tenant_of(request: Any) -> Any:
@@ -63,7 +63,8 @@ def tenant_of(request: Any) -> Any:
     return getattr(request._request, "tenant", None)
 
 
-def _scopes(request: Any) -> frozenset[str]:
+def granted(request: Any) -> frozenset[str]:
+    """The scopes of the caller's token, or of the person's role."""
     if isinstance(request.auth, tokens.Access):
         return request.auth.scopes
     allowed = tokens.SCOPES if request._request.role != Role.VIEWER else tuple(s for s in tokens.SCOPES if s.endswith(":read"))

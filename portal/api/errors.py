@@ -16,7 +16,7 @@ from rest_framework.views import set_rollback
 
 from portal.errors import Conflict, Invalid
 from portal.gateway import EngineDown, EngineRefused
-from tenants.access import Forbidden
+from tenants.access import Forbidden, Refused
 
 log = structlog.get_logger(__name__)
 
@@ -65,6 +65,8 @@ def _known(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]] | Non
     if isinstance(error, Invalid):
         status = 409 if isinstance(error, Conflict) else 400
         return status, _of_problems(status, error.problems, error.code), {}
+    if isinstance(error, Refused):
+        return 400, _of_problems(400, [(error.field, str(error))], "invalid"), {}
     if isinstance(error, Http404):
         return 404, body(404, "There is nothing here.", code="not_found"), {}
     if isinstance(error, (Forbidden, PermissionDenied)):

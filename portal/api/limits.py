@@ -40,8 +40,10 @@ class Count:
 class PerToken(BaseThrottle):
     """A call counts even if it is refused: who goes on asking goes on waiting for the next minute, never longer."""
 
+    clock = staticmethod(timezone.now)
+
     def allow_request(self, request: Any, view: Any) -> bool:
-        now = timezone.now()
+        now = self.clock()
         self._wait = WINDOW_SECONDS - int(now.timestamp()) % WINDOW_SECONDS
         limits = settings.API_CALLS_PER_MINUTE
         own = count(_who(request), limits["token"], now)
@@ -52,6 +54,19 @@ class PerToken(BaseThrottle):
 
     def wait(self) -> float:
         return self._wait
+
+
+class PerAddress(PerToken):
+    """For what anybody may call. Far fewer: no person needs more."""
+
+    per_minute = 30
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        now = self.clock()
+        self._wait = WINDOW_SECONDS - int(now.timestamp()) % WINDOW_SECONDS
+        own = count(f"address:{type(view).__name__}:{client_address(request._request)}", self.per_minute, now)
+        request._request.rate_headers = _headers(own, None, self._wait)
+        return not own.over
 
 
 def count(who: str, limit: int, now: datetime) -> Count:

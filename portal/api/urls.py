@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.routers import SimpleRouter
 
+from portal.accounts import api as accounts
 from portal.api import errors, views
 from portal.billing import api as billing
 from portal.datasets.api import Datasets
@@ -16,9 +17,16 @@ router.register("rewards", Rewards, basename="reward")
 router.register("reward-runs", RewardRuns, basename="reward-run")
 router.register("probes", Probes, basename="probe")
 router.register("jobs", views.Jobs, basename="job")
+router.register("members", accounts.Members, basename="member")
+router.register("invitations", accounts.Invitations, basename="invitation")
+router.register("tokens", accounts.Tokens, basename="token")
+router.register("audit", accounts.Audit, basename="audit")
 router.register("billing/entries", billing.Entries, basename="billing-entry")
 
 v1 = [
+    path("tokens/report/", accounts.LeakReport.as_view(), name="token-report"),  # before the router's tokens/<id>/
+    path("organisation/", accounts.Organisation.as_view(), name="organisation"),
+    path("organisation/export/", accounts.Export.as_view(), name="organisation-export"),
     *router.urls,
     path("models/", views.Models.as_view(), name="models"),
     path("billing/", billing.Billing.as_view(), name="billing"),

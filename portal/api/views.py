@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from portal import gateway
 from portal.api import serializers as shapes
-from portal.api.auth import tenant_of
+from portal.api.auth import granted, tenant_of
 from portal.api.idempotency import OncePerKey
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
@@ -154,7 +154,7 @@ class Me(GenericAPIView):
         role = get_object_or_404(tenant.memberships, user=request.user).role
         access = request.auth if isinstance(request.auth, tokens.Access) else None
         token = access and {"id": access.token.token_id, "name": access.token.name, "expires_at": access.token.expires_at}
-        scopes = sorted(access.scopes if access else tokens.SCOPES)
+        scopes = sorted(granted(request))
         answer = {"email": request.user.email, "tenant": {"id": tenant.public_id, "name": tenant.name}, "role": role, "scopes": scopes}
         return Response(shapes.MeOut({**answer, "token": token}).data)
 

@@ -209,3 +209,31 @@ def _ruler(model: str) -> Any:
 def _sentence(fault: dict[str, Any]) -> str:
     where = f"line {fault['line']}: " if fault["line"] else ""
     return f"{where}{fault['message']}. {fault['fix']}"
+
+
+def held_out_from(tenant: Tenant, user: User, train: Dataset, other: Dataset) -> Dataset:
+    """The training rows of ``train`` with those of ``other`` held out; the same one when it was asked for before. Raises ``Forbidden``.
+
+    Held-out rows are numbered after the training rows, as those of an eval file are.
+    """
+    require(tenant, user, Role.MEMBER)
+    origin = {"training_file": train.public_id, "validation_file": other.public_id}
+    if standing := tenant.datasets.filter(recipe__origin=origin).order_by("id").first():
+        return standing
+    blobs = BlobStore(settings.BLOBS_DIR)
+    held_out, rows = canonical.renumbered(blobs, other.blob("train"), first_row=train.rows)
+    quotas.admit_bytes(tenant, train.train_bytes + held_out.bytes)
+    return tenant.datasets.create(
+        name=train.name,
+        train_sha256=train.train_sha256,
+        train_bytes=train.train_bytes,
+        train_rows=train.train_rows,
+        eval_sha256=held_out.sha256,
+        eval_bytes=held_out.bytes,
+        eval_rows=rows,
+        columns=[column for column in train.columns if column in other.columns],
+        report=train.report,
+        recipe={**train.recipe, "origin": origin, "eval_file": True},
+        lengths=train.lengths,
+        created_by=user,
+    )

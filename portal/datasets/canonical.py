@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from engine.blobs import BlobStore
 from engine.spec import BlobRef
 from portal.datasets import rows
@@ -61,6 +63,16 @@ def write(
             eval=blobs.put(Path(other.name)) if counts[1] else None,
             eval_rows=counts[1],
         )
+
+
+def renumbered(blobs: BlobStore, part: BlobRef, *, first_row: int) -> tuple[BlobRef, int]:
+    """A stored part again, its rows numbered from ``first_row`` on; and how many they are."""
+    count = 0
+    with tempfile.NamedTemporaryFile(dir=blobs.root, prefix="staging-") as copy, blobs.path(part).open("rb") as lines:
+        for count, line in enumerate(lines, start=1):
+            copy.write(msgspec.json.encode({**msgspec.json.decode(line), "row": first_row + count - 1}) + b"\n")
+        copy.flush()
+        return blobs.put(Path(copy.name)), count
 
 
 def _write_rows(

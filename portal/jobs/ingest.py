@@ -19,7 +19,8 @@ from django.db import OperationalError, close_old_connections, transaction
 from django.utils import timezone
 from pydantic import ValidationError
 
-from engine.events import Event
+from engine.events import KINDS, Event
+from portal import metrics, pulse
 from portal.billing import charging, gate
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import catalog, lifecycle, series
@@ -73,6 +74,7 @@ class Ingester:
     clock: Callable[[], datetime] = timezone.now
     wait_seconds: float = WAIT_SECONDS
     failures: int = field(default=0, init=False)
+    lag_seconds: float = field(default=0.0, init=False)  # from the newest event of the last page to its row
 
     async def run(self) -> None:
         """For ever, until cancelled. Whatever fails is tried again with growing pauses: the cursor has not moved."""
@@ -81,6 +83,7 @@ class Ingester:
                 await sync_to_async(close_old_connections)()
                 await self.pull()
                 self.failures = 0
+                await sync_to_async(pulse.beat)("ingester", self.clock(), lag_seconds=self.lag_seconds)
             except (EngineDown, EngineRefused) as error:
                 await self._pause("engine_away", error)
             except BadStream as error:
@@ -103,13 +106,22 @@ class Ingester:
         if page.last < cursor.offset:
             raise BadStream(f"the journal of {page.engine} went back from {cursor.offset} to {page.last}: was it restored from a backup?")
         reached = await sync_to_async(store)(page, cursor.offset, self.clock())
+        self._measure(page)
         for group, seq in reached.items():
             await self.announce(group, seq)
         return len(page.events)
 
+    def _measure(self, page: Page) -> None:
+        self.lag_seconds = max(0.0, (self.clock() - page.events[-1].at).total_seconds()) if page.events else 0.0
+        if page.events:
+            metrics.ingest_lag.observe(self.lag_seconds)
+        for event in page.events:
+            metrics.events.labels(event.kind if event.kind in KINDS else metrics.UNKNOWN).inc()
+
     async def _pause(self, event: str, error: Exception) -> None:
         seconds = BACKOFF_SECONDS[min(self.failures, len(BACKOFF_SECONDS) - 1)]
         self.failures += 1
+        metrics.ingest_failures.labels(event).inc()
         if self.failures in (1, 10, 100):
             log.warning(event, reason=str(error), failures=self.failures, next_try_seconds=seconds)
         await asyncio.sleep(seconds)

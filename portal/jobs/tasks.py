@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils import timezone
 
+from portal import pulse
 from portal.celery import app
 from portal.jobs import delivery
 from portal.jobs.models import Job
@@ -19,6 +20,7 @@ def deliver(job_pk: int) -> None:
 @app.task(name="portal.jobs.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Send again what got lost: the broker may forget a task, a worker may die with one, the engine may be down for hours."""
+    pulse.beat("worker", timezone.now())
     delivery.sweep(timezone.now())
     probes.sweep(timezone.now())
 

@@ -21,7 +21,7 @@ def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse
     @wraps(view)
     def open_to_members(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.tenant is None:
-            raise PermissionDenied("You belong to no organisation. Ask an owner of one to invite you.")
+            raise PermissionDenied("You belong to no organisation. Ask an owner of one to invite you, or create your own.")
         if reason := closed(request.tenant, request.user):
             return _shut(request, reason)
         return _allowed(view, request, *args, **kwargs)

@@ -17,7 +17,16 @@ _NAV = (
     ("datasets:list", "Datasets", "datasets", "datasets"),
     ("rewards:list", "Rewards", "rewards", "rewards"),
     ("billing:usage", "Usage", "usage", "billing"),
-    ("tokens:list", "API tokens", "tokens", "tokens"),
+    ("accounts:organisation", "Settings", "settings", "accounts tokens"),
+)
+
+_CONSOLE = (
+    ("console:index", "Overview", "usage", ""),
+    ("console:tenants", "Organisations", "user", ""),
+    ("console:engines", "Engines", "settings", ""),
+    ("console:what-if", "What if", "flask", ""),
+    ("console:audit", "Acts", "book", ""),
+    ("home", "The site", "home", ""),
 )
 
 
@@ -31,6 +40,8 @@ class Entry:
 
 def shell(request: HttpRequest) -> dict[str, Any]:
     tenant = getattr(request, "tenant", None)
+    if request.resolver_match and request.resolver_match.namespace == "console":
+        return {"tenant": None, "nav": [_entry(request, *entry) for entry in _CONSOLE]}
     if tenant is None:
         return {"tenant": None, "nav": []}
     return {"tenant": tenant, "nav": _entries(request), **_lazily(request)}
@@ -49,9 +60,11 @@ def _memberships(request: HttpRequest) -> list[Any]:
 
 
 def _entries(request: HttpRequest) -> list[Entry]:
+    return [_entry(request, *entry) for entry in _NAV]
+
+
+def _entry(request: HttpRequest, view: str, label: str, icon: str, space: str) -> Entry:
+    """``space``: the namespaces whose every page the entry stands for; "": the one page ``view``."""
     match = request.resolver_match
-    namespace, name = (match.namespace, match.url_name) if match else (None, None)
-    return [
-        Entry(label=label, icon=icon, url=reverse(view), current=namespace == space if space else name == view)
-        for view, label, icon, space in _NAV
-    ]
+    namespace, name = (match.namespace, match.view_name) if match else (None, None)
+    return Entry(label=label, icon=icon, url=reverse(view), current=namespace in space.split() if space else name == view)

@@ -8,5 +8,6 @@ app_name = "tokens"
 urlpatterns = [
     path("", views.index, name="list"),
     path("new/", views.new, name="new"),
+    path("<str:token_id>/rotate/", views.rotate, name="rotate"),
     path("<str:token_id>/revoke/", views.revoke, name="revoke"),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -10,8 +12,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.pages.access import tenant_page
-from portal.tokens.forms import TokenForm
-from tenants.actions import create_token, revoke_token
+from portal.tokens.forms import RotationForm, TokenForm
+from tenants.access import Refused
+from tenants.actions import create_token, revoke_token, rotate_token
 
 
 @require_safe
@@ -31,6 +34,24 @@ def new(request: HttpRequest) -> HttpResponse:
         return render(request, "tokens/new.html", {"form": form}, status=422 if form.is_bound else 200)
     token, secret = create_token(request.tenant, request.user, form.cleaned_data["name"], timezone.now(), **form.wish())
     return render(request, "tokens/created.html", {"token": token, "secret": secret}, status=201)
+
+
+@never_cache
+@tenant_page
+def rotate(request: HttpRequest, token_id: str) -> HttpResponse:
+    """A new secret in the place of the old one; shown in this one answer only."""
+    old = get_object_or_404(request.tenant.api_tokens, token_id=token_id)
+    form = RotationForm(request.POST or None)
+    if form.is_valid():
+        overlap = timedelta(hours=form.cleaned_data["hours"])
+        try:
+            token, secret = rotate_token(request.tenant, request.user, old, timezone.now(), overlap=overlap)
+        except Refused as error:
+            form.add_error(None, f"This token cannot be rotated: {error}.")
+        else:
+            old.refresh_from_db()
+            return render(request, "tokens/created.html", {"token": token, "secret": secret, "old": old}, status=201)
+    return render(request, "tokens/rotate.html", {"form": form, "token": old}, status=422 if form.is_bound else 200)
 
 
 @require_POST

@@ -34,6 +34,7 @@ async def test_an_operator_sees_who_runs_who_waits_and_why(world: World) -> None
     await held_at_its_rollout(world, "job_a", "job_b")
     seen = await world.manager.overview()
     first, second = seen["open"]
+    assert seen["offset"] == (await world.manager.events(0, 0, 1000))["last"]
     assert (first["job"], first["phase"], first["kv_held"]) == ("job_a", "rollout", True)
     assert (second["phase"], second["code"], second["position"]) == ("waiting", "slots", 1)
     assert [(entry["place"], entry["job"], entry["code"]) for entry in seen["next"]] == [(1, "job_b", "slots")]

@@ -6,20 +6,21 @@ In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pag
 Trials of rewards are graded by the engine's own Lab, in a thread; ``sandbox`` is what runs Python, by default nothing.
 
 What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
-fairly or journaled to disk, ``/policy`` and ``/metrics`` are missing, and in process nothing happens by itself: a test
+fairly or journaled to disk, ``/metrics`` is missing, and in process nothing happens by itself: a test
 writes each event.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 import re
 import uuid
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +32,8 @@ from engine.errors import EngineError
 from engine.rewards.lab import Lab, LabOrder
 from engine.rewards.pool import GraderPool
 from engine.spec import ModelInfo, SpecError, check_against, kv_bytes, parse_job, parse_submission
-from tests.portal import fake_groups, fake_script
+from engine.whatif import Question, answer
+from tests.portal import fake_groups, fake_overview, fake_script
 from tests.portal.fake_probes import FakeProbes
 
 TINY = ModelInfo(
@@ -66,10 +68,21 @@ class FakeEngine:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.objections: list[dict[str, str]] = []
         self.calls: list[tuple[str, str]] = []
+        self.deleted: set[str] = set()
         self.orders: list[dict[str, Any]] = []
         self.sandbox: Any = None
         self.lab_clock: Callable[[], float] | None = None
         self.probes = FakeProbes()
+        self.admission = "open"
+        self.policy = dataclasses.asdict(fake_overview.POLICY)
+        self.priorities: dict[str, int] = {}
+        self.overrides: dict[str, Any] = {}  # of the overview
+        self.stage = ""  # what it is still doing before it is ready
+        self.chats: list[dict[str, Any]] = []
+        self.says: Callable[[dict[str, Any]], str] = lambda order: "42"
+        self.chat_refusal: tuple[int, str] | None = None
+        self.chat_hold: asyncio.Event | None = None
+        self.chat_breaks = False
         self._seqs: Counter[tuple[str, str]] = Counter()
         self._clock = clock or self._next_second
 
@@ -96,7 +109,8 @@ class FakeEngine:
             self.slow -= 1
             raise httpx.ReadTimeout("timed out", request=request)
         if request.url.path == "/healthz":
-            return httpx.Response(200, json={"ok": True, "epoch": self.epoch})
+            ready = {"ok": True, "epoch": self.epoch}
+            return httpx.Response(503, json={"ok": False, "stage": self.stage}) if self.stage else httpx.Response(200, json=ready)
         if request.headers.get("Authorization") != f"Bearer {self.secret}":
             return _error(401, "wrong secret")
         for method, pattern, name in _ROUTES:
@@ -135,6 +149,14 @@ class FakeEngine:
             self.emit(job, {"pause": "pause_requested", "resume": "resumed"}[kind])
         return httpx.Response(202, json={"job": job})
 
+    def _delete(self, request: httpx.Request, job: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        if not self.ended(job):
+            return _error(409, "the job has not ended; cancel it first")
+        self.deleted.add(job)
+        return httpx.Response(200, json={"job": job})
+
     def _events(self, request: httpx.Request) -> httpx.Response:
         after, limit = int(request.url.params["after"]), int(request.url.params.get("limit", 1000))
         page = self.journal[after : after + limit]
@@ -151,6 +173,34 @@ class FakeEngine:
     def _status(self, request: httpx.Request) -> httpx.Response:
         jobs = [{"job": job, "tenant": body["tenant"], "state": "queued", "version": 0} for job, body in self.jobs.items()]
         return httpx.Response(200, json={"engine": self.engine, "epoch": self.epoch, "admission": "open", "jobs": jobs})
+
+    def _overview(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={**fake_overview.overview(self), **self.overrides})
+
+    def _whatif(self, request: httpx.Request) -> httpx.Response:
+        """The engine's own simulator, on the fake's overview."""
+        try:
+            return httpx.Response(200, json=answer(Question(**json.loads(request.content)), fake_overview.overview(self)))
+        except EngineError as error:
+            return httpx.Response(error.status, json=error.body())
+
+    def _admission(self, request: httpx.Request, mode: str) -> httpx.Response:
+        self.admission = {"open": "open", "pause": "paused", "drain": "drain"}[mode]
+        return httpx.Response(200, json={"admission": self.admission})
+
+    def _policy(self, request: httpx.Request) -> httpx.Response:
+        try:
+            changed = fake_overview.POLICY.changed(json.loads(request.content))
+        except (TypeError, ValueError) as error:
+            return _error(422, str(error), [("policy", str(error))])
+        self.policy = dataclasses.asdict(changed)
+        return httpx.Response(200, json=self.policy)
+
+    def _priority(self, request: httpx.Request, job: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        self.priorities[job] = json.loads(request.content)["priority"]
+        return httpx.Response(200, json={"job": job, "priority": self.priorities[job]})
 
     def _estimate(self, request: httpx.Request) -> httpx.Response:
         try:
@@ -181,6 +231,22 @@ class FakeEngine:
 
     def _stop_grading(self, request: httpx.Request, run: str) -> httpx.Response:
         return httpx.Response(200, json={"stopped": False})
+
+    def _generate(self, request: httpx.Request) -> httpx.Response:
+        """Lines of a chat that says ``says(order)``, a letter a piece; ``chat_refusal`` instead, or ``chat_hold`` before the end."""
+        order = json.loads(request.content)
+        self.chats.append(order)
+        if self.chat_refusal is not None:
+            return _error(*self.chat_refusal)
+        return httpx.Response(200, content=self._chat(order), headers={"Content-Type": "application/x-ndjson"})
+
+    async def _chat(self, order: dict[str, Any]) -> AsyncIterator[bytes]:
+        for line in fake_script.chat(order, self.says(order)):
+            if line["type"] == "usage" and self.chat_hold is not None:
+                await self.chat_hold.wait()
+            if line["type"] == "usage" and self.chat_breaks:
+                line = {"type": "error", "code": "failed", "message": "the sampler died"}
+            yield json.dumps(line).encode() + b"\n"
 
     def _adapter(self, request: httpx.Request, job: str, version: str) -> httpx.Response:
         head = max((e["data"]["version"] for e in self.journal if e["job"] == job and e["kind"] == "step"), default=0)
@@ -246,6 +312,7 @@ class FakeEngine:
 
 _ROUTES = (
     ("PUT", r"/jobs/([^/]+)", "_submit"),
+    ("DELETE", r"/jobs/([^/]+)", "_delete"),
     ("POST", r"/jobs/([^/]+)/(cancel|pause|resume)", "_command"),
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
@@ -259,11 +326,17 @@ _ROUTES = (
     ("GET", "/models", "_models"),
     ("GET", r"/models/(.+)/tokenizer", "_tokenizer"),
     ("GET", "/status", "_status"),
+    ("GET", "/overview", "_overview"),
+    ("POST", "/whatif", "_whatif"),
+    ("POST", "/admission/(open|pause|drain)", "_admission"),
+    ("PATCH", "/policy", "_policy"),
+    ("PATCH", r"/jobs/([^/]+)", "_priority"),
     ("POST", "/estimate", "_estimate"),
     ("POST", "/probes", "_probe"),
     ("GET", r"/probes/([^/]+)", "_probe_state"),
     ("POST", r"/probes/([^/]+)/cancel", "_probe_cancel"),
     ("POST", "/graders/run", "_grade"),
+    ("POST", "/generate", "_generate"),
     ("POST", r"/graders/runs/([^/]+)/stop", "_stop_grading"),
 )
 

@@ -102,6 +102,19 @@ def _answer(row: int, reward: float) -> dict[str, Any]:
     return {"row": row, "reward": reward, "text": text, **fixed}
 
 
+def chat(order: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:
+    """The engine's lines: four prompt tokens, three of them cached, and a token for each letter."""
+    counts = {"prompt_tokens": 4, "cached_tokens": 3}
+    yield {"type": "begin", **counts}
+    wanted = order["top_logprobs"]
+    for index in range(order["n"]):
+        for letter in text:
+            told = {"token": letter, "logprob": -0.5, "top": [{"token": letter, "logprob": -0.5}][: wanted or 0]}
+            yield {"type": "delta", "index": index, "text": letter, "tokens": 1, "logprobs": [] if wanted is None else [told]}
+        yield {"type": "end", "index": index, "finish_reason": "stop"}
+    yield {"type": "usage", **counts, "completion_tokens": len(text) * order["n"]}
+
+
 def rollouts(job: str, version: int, spec: dict[str, Any]) -> dict[str, Any]:
     chance = random.Random(f"{job}/rollouts/{version}")
     right = reward_at(version + 1, spec["train"]["steps"], 0)

@@ -16,7 +16,21 @@ from tenants import tokens
 from tests.portal.world import NOW, World
 
 THIRD_PARTY = ("admin/", "accounts/")
-NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "row", "sample", "delivery"}
+NAMED = {
+    "public_id",
+    "version",
+    "token_id",
+    "upload_id",
+    "probe_id",
+    "sheet_id",
+    "run_id",
+    "member_id",
+    "invitation_id",
+    "secret",
+    "row",
+    "sample",
+    "delivery",
+}
 
 
 def patterns(resolver: URLResolver | None = None, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -54,7 +68,14 @@ def things(world: World) -> dict[str, dict[str, str]]:
     filled["rewards"]["probe_id"] = world.probe().public_id
     filled["probes"] = {"public_id": world.probe().public_id}
     filled["notifications"] = {"public_id": world.webhook().public_id, "delivery": "1"}
-    return {**filled, "settings": {"token_id": token.token_id}, "switch": {"public_id": world.sums.public_id}}
+    filled["console"] = {"public_id": world.sums.public_id}
+    member = world.sums.memberships.get(user=world.bob)
+    invited = world.invitation()
+    filled["settings"] = {"token_id": token.token_id, "member_id": member.public_id, "invitation_id": invited.public_id}
+    filled["join"] = {"invitation_id": invited.public_id, "secret": "guessed"}
+    filled["members"], filled["invitations"] = {"public_id": member.public_id}, {"public_id": invited.public_id}
+    filled["tokens"] = {"token_id": token.token_id}
+    return {**filled, "switch": {"public_id": world.sums.public_id}}
 
 
 def statuses(client: Client, world: World, methods: tuple[str, ...] = ("get", "post")) -> dict[tuple[str, str], int]:

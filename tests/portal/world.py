@@ -22,9 +22,9 @@ from portal.rewards.actions import create_reward
 from portal.rewards.models import LabRun, Probe, Reward, Sheet
 from portal.rewards.probes import start_probe
 from portal.rewards.trial import parse_trial
-from tenants import tokens
+from tenants import members, tokens
 from tenants.actions import create_tenant
-from tenants.models import Membership, Role, Tenant, User
+from tenants.models import Invitation, Membership, Role, Tenant, User
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PASSWORD = "correct horse"
@@ -82,6 +82,10 @@ class World:
         user = user or self.alice
         asked = {"dataset": self.dataset(user).public_id, "base_model": "tiny-math", "rows": 8, **changes}
         return start_probe(user.tenants.get(), user, self.reward(user), asked, datetime.now(UTC))
+
+    def invitation(self, user: User | None = None, email: str = "dora@example.org") -> Invitation:
+        user = user or self.alice
+        return members.invite(user.tenants.get(), user, email, Role.MEMBER, datetime.now(UTC), lambda invited, secret: "https://x/")
 
     def order(self, user: User | None = None, **changes: Any) -> dict[str, Any]:
         """A request for a job that the door takes."""

@@ -12,9 +12,11 @@ from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 from channels.testing import WebsocketCommunicator
 
+from portal.accounts import deletion
 from portal.asgi import application
 from portal.jobs.consumers import JobConsumer
 from portal.jobs.models import Job, JobEvent
+from tenants import members
 from tenants.models import Membership, User
 from tests.portal.world import NOW, World
 
@@ -165,6 +167,34 @@ async def test_an_open_socket_closes_when_the_right_to_it_ends(
         while (message := await connection.receive_output(timeout=10))["type"] != "websocket.close":
             assert "ping" in message["text"]
         assert message["code"] == 4404
+
+
+def remove_from_the_organisation(world: World) -> None:
+    members.remove(world.sums, world.alice, world.sums.memberships.get(user=world.bob), NOW)
+
+
+def change_the_password(world: World) -> None:
+    world.bob.set_password("a battery with a staple")
+    world.bob.save()
+
+
+def suspend(world: World) -> None:
+    world.sums.suspended_at = NOW
+    world.sums.save()
+
+
+def delete_the_organisation(world: World) -> None:
+    deletion.delete_tenant(world.sums, world.alice, "Sums", NOW)
+
+
+@pytest.mark.parametrize("ending", [remove_from_the_organisation, change_the_password, suspend, delete_the_organisation])
+async def test_an_open_socket_closes_at_once_not_at_its_next_look(world: World, job: Job, ending: Any) -> None:
+    async with socket(world, world.bob, job.public_id) as connection:
+        await sync_to_async(add_events)(job, 1, 1)
+        await announce(job, 1)
+        assert await receive_until(connection, 1) == [1]
+        await sync_to_async(ending)(world)
+        assert await close_code(connection) == 4404
 
 
 async def test_one_jobs_wake_up_reaches_no_other_job(world: World, job: Job) -> None:

@@ -28,6 +28,10 @@ OWN_PAGES = (
     "/rewards/",
     "/rewards/new/",
     "/usage/",
+    "/settings/",
+    "/settings/members/",
+    "/settings/delete/",
+    "/organisations/new/",
     "/settings/tokens/",
     "/settings/tokens/new/",
 )

@@ -5,8 +5,10 @@ import signal
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from portal import metrics
 from portal.gateway import async_engine
 from portal.jobs.announce import announce_group
 from portal.jobs.ingest import Ingester
@@ -18,6 +20,8 @@ class Command(BaseCommand):
     help = "Pull the engine's events into the database and wake the live pages. One process; SIGTERM ends it after the page in hand."
 
     def handle(self, **_: Any) -> None:
+        if settings.ENV.metrics_port:
+            metrics.serve(settings.ENV.metrics_port, settings.ENV.metrics_host)
         asyncio.run(_serve())
 
 

@@ -1,0 +1,163 @@
+"""Everything that the operators' first page shows, as one JSON object: the engine's own overview, and what the database knows beside it.
+
+When the engine does not answer, what the database knows is shown all the same, and the page says what is missing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Min, Sum
+
+from portal import gateway, pulse
+from portal.billing.models import Account
+from portal.console import figures, outbox
+from portal.console.recent import WINDOW, Recent, Step, recent
+from portal.jobs.models import EngineCursor, Job, JobCommand, JobSubmission
+from tenants.models import Tenant
+
+ZOOMS = (60, 300, 900)  # seconds
+_LANES = {"rollout": "rollout", "training": "train"}
+
+
+def live(now: datetime, zoom_seconds: int, source: Recent = recent) -> dict[str, Any]:
+    """``zoom_seconds``: one of ``ZOOMS``; how much of the window the Gantt shows. Figures are always of the whole window."""
+    until = now.timestamp()
+    engine = ask_engine()
+    steps = source.steps(now)
+    running = _running(engine["open"], until)
+    return {
+        "at": now.isoformat(),
+        "zoom": zoom_seconds,
+        "window": WINDOW.total_seconds(),
+        "engine": engine,
+        "gantt": figures.gantt(steps, running, until - zoom_seconds, until),
+        "busy": _busy(steps, running, until),
+        "ttfs": figures.distribution(figures.first_steps(steps)),
+        "tpts": figures.distribution(figures.paces(steps)),
+        "steps": len(steps),
+        "fairness": figures.fairness(_tokens(steps), {share["tenant"]: share["weight"] for share in engine["shares"]}),
+        "kv": _kv(engine),
+        "pulses": pulses(now),
+        "lag": lag(engine, now),
+        "due": due(now),
+        **_names(engine, steps),
+    }
+
+
+def ask_engine() -> dict[str, Any]:
+    """Its overview; with ``away`` the reason why there is none."""
+    empty: dict[str, Any] = {
+        "open": [],
+        "shares": [],
+        "next": [],
+        "line": 0,
+        "workers": [],
+        "versions": {},
+        "training": {"running": [], "queue": []},
+    }
+    try:
+        return {**empty, **gateway.engine().overview(), "away": ""}
+    except (gateway.EngineDown, gateway.EngineRefused) as error:
+        return {**empty, "away": str(error)}
+
+
+def lag(engine: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """How far the database lies behind the engine's journal: events not stored yet (None: nobody knows), seconds since the cursor moved."""
+    cursor = EngineCursor.objects.filter(current=True).first()
+    if cursor is None:
+        return {"behind": None, "seconds": None, "moved_seconds": None}
+    known = "offset" in engine and engine.get("engine") == cursor.engine
+    behind = max(0, engine["offset"] - cursor.offset) if known else None
+    moved = (now - cursor.updated_at).total_seconds()
+    return {"behind": behind, "seconds": moved if behind else 0.0 if behind == 0 else None, "moved_seconds": moved}
+
+
+def due(now: datetime) -> dict[str, Any]:
+    """What waits to be sent: to the engine, and to the payment provider; ages in seconds, None where nothing waits."""
+    submissions = JobSubmission.objects.filter(answered_at=None)
+    commands = JobCommand.objects.filter(answered_at=None)
+    return {
+        "submissions": submissions.count(),
+        "submission_seconds": _age(submissions.aggregate(at=Min("created_at"))["at"], now),
+        "commands": commands.count(),
+        "command_seconds": _age(commands.aggregate(at=Min("requested_at"))["at"], now),
+        **outbox.waiting(now),
+    }
+
+
+def _age(at: datetime | None, now: datetime) -> float | None:
+    return None if at is None else max(0.0, (now - at).total_seconds())
+
+
+def _running(jobs: Iterable[Mapping[str, Any]], until: float) -> list[tuple[str, str, float]]:
+    """(job, lane, since when) of what goes on just now."""
+    return [
+        (job["job"], _LANES[job["phase"]], until - job["phase_seconds"])
+        for job in jobs
+        if job["phase"] in _LANES and job["phase_seconds"] is not None
+    ]
+
+
+def _busy(steps: Sequence[Step], running: Sequence[tuple[str, str, float]], until: float) -> dict[str, float]:
+    """Shares of the window in which a lane had work; ``idle``: neither the sampler nor the trainer had any."""
+    since = until - WINDOW.total_seconds()
+    of: dict[str, list[figures.Interval]] = defaultdict(list)
+    for step in steps:
+        for lane, start, end in step.lanes:
+            of[lane].append((start, end))
+    for _, lane, start in running:
+        of[lane].append((start, until))
+    both = figures.busy_share([*of["rollout"], *of["train"]], since, until)
+    shares = {lane: round(figures.busy_share(of[lane], since, until), 4) for lane in ("rollout", "env", "train")}
+    return {**shares, "idle": round(1 - both, 4)}
+
+
+def _tokens(steps: Iterable[Step]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for step in steps:
+        found[step.tenant] += step.tokens
+    return dict(found)
+
+
+def _kv(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """The budget, what is reserved by tenant, and what the sampler's cache really holds (the sampler measures the sum only)."""
+    budget = engine.get("kv", {}).get("budget_bytes")
+    used = engine.get("sampler", {}).get("kv_used")
+    reserved: dict[str, int] = defaultdict(int)
+    for job in engine["open"]:
+        if job["kv_held"]:
+            reserved[job["tenant"]] += job["kv_bytes"]
+    return {
+        "budget": budget,
+        "reserved": dict(sorted(reserved.items(), key=lambda pair: -pair[1])),
+        "used": None if used is None or budget is None else round(used * budget),
+    }
+
+
+def pulses(now: datetime) -> dict[str, Any]:
+    try:
+        return pulse.pulses(now)
+    except Exception as error:  # the cache's client has no common base for its errors, and the page must say that it is down
+        return {
+            kind: {"alive": False, "seconds": None, "error": f"the cache does not answer: {type(error).__name__}"} for kind in pulse.KINDS
+        }
+
+
+def _names(engine: Mapping[str, Any], steps: Sequence[Step]) -> dict[str, dict[str, Any]]:
+    jobs = {step.job: step.name for step in steps}
+    wanted = {job["job"] for job in engine["open"]} - jobs.keys()
+    jobs |= dict(Job.objects.filter(public_id__in=wanted).values_list("public_id", "name"))
+    tenants = {job["tenant"] for job in engine["open"]} | {step.tenant for step in steps} | {share["tenant"] for share in engine["shares"]}
+    owners = {step.job: step.tenant for step in steps} | {job["job"]: job["tenant"] for job in engine["open"]}
+    names = dict(Tenant.objects.filter(public_id__in=tenants).values_list("public_id", "name"))
+    return {"jobs": jobs, "tenants": names, "owners": owners}
+
+
+def totals() -> dict[str, int]:
+    """Money of all tenants together, in micro-units."""
+    found = Account.objects.aggregate(balance=Sum("balance_micros"), held=Sum("held_micros"))
+    return {name: int(value or 0) for name, value in found.items()}

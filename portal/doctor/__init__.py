@@ -1,0 +1,1 @@
+"""``manage.py doctor``: what is wrong with this installation, and how to mend it."""

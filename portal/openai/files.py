@@ -1,0 +1,70 @@
+"""``/v1/files``: a file for fine-tuning is a dataset of ours, checked whole when it is uploaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.http import Http404
+from rest_framework import parsers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.datasets.actions import create_dataset, parse_plan
+from portal.datasets.models import Dataset
+from portal.errors import Invalid
+from portal.openai import fields
+from portal.openai.base import View, page, seconds
+from tenants.models import Tenant
+
+PURPOSE = "fine-tune"
+
+
+class Files(View):
+    noun = "datasets"
+    parser_classes = (parsers.MultiPartParser,)
+
+    def get(self, request: Request) -> Response:
+        datasets = self.tenant.datasets.order_by("-id")
+        if request.query_params.get("purpose") not in (None, PURPOSE):
+            datasets = datasets.none()
+        return Response(page(request, datasets, shown, default=100))
+
+    def post(self, request: Request) -> Response:
+        given = fields.checked(request.data.dict(), fields.FILE)
+        file = given.get("file")
+        if file is None or isinstance(file, str):
+            raise Invalid([("file", "send it as a part of a multipart form")])
+        if given.get("purpose") != PURPOSE:
+            raise Invalid([("purpose", f"must be {PURPOSE}: files are for fine-tuning only")])
+        # All rows are for training: what is held out comes as a file of its own.
+        plan = parse_plan({"eval_share": 0}, file.name)
+        return Response(shown(create_dataset(self.tenant, request.user, Path(file.name).stem[:100], file, plan=plan)), status.HTTP_200_OK)
+
+
+class File(View):
+    noun = "datasets"
+
+    def get(self, request: Request, file_id: str) -> Response:
+        return Response(shown(owned(self.tenant, file_id)))
+
+
+def owned(tenant: Tenant, file_id: str) -> Dataset:
+    dataset = tenant.datasets.filter(public_id=file_id).first()
+    if dataset is None:
+        raise Http404
+    return dataset
+
+
+def shown(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "id": dataset.public_id,
+        "object": "file",
+        "bytes": dataset.train_bytes + dataset.eval_bytes,
+        "created_at": seconds(dataset.created_at),
+        "filename": dataset.recipe.get("filename") or f"{dataset.name}.jsonl",
+        "purpose": PURPOSE,
+        "status": "processed",
+        "status_details": None,
+        "expires_at": None,
+    }
