@@ -117,10 +117,6 @@ class Gateway:
     def rollouts(self, job: str, version: int, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         return self._call("GET", f"/jobs/{job}/rollouts", params={"version": version, "offset": offset, "limit": limit})
 
-    def delete(self, job: str) -> None:
-        """Versions, batches and evaluated rows of an ended job are gone for good."""
-        self._call("DELETE", f"/jobs/{job}")
-
     def delete_version(self, job: str, version: int) -> None:
         self._call("DELETE", f"/jobs/{job}/adapters/{version}")
 

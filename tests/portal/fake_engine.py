@@ -154,7 +154,9 @@ class FakeEngine:
             return _error(404, "no such job")
         if not self.ended(job):
             return _error(409, "the job has not ended; cancel it first")
-        self.deleted.add(job)
+        if job not in self.deleted:
+            self.deleted.add(job)
+            self.emit(job, "deleted")
         return httpx.Response(200, json={"job": job})
 
     def _events(self, request: httpx.Request) -> httpx.Response:
@@ -269,12 +271,6 @@ class FakeEngine:
         self.emit(job, "version_deleted", version=int(version))
         return httpx.Response(200, json={"job": job, "version": int(version)})
 
-    def _delete(self, request: httpx.Request, job: str) -> httpx.Response:
-        if not self.ended(job):
-            return _error(409, "the job has not ended")
-        self.emit(job, "deleted")
-        return httpx.Response(200, json={"job": job})
-
     def _groups(self, request: httpx.Request, job: str) -> httpx.Response:
         if job not in self.jobs:
             return _error(404, "no such job")
@@ -317,7 +313,6 @@ _ROUTES = (
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
     ("DELETE", r"/jobs/([^/]+)/adapters/(\d+)", "_delete_version"),
-    ("DELETE", r"/jobs/([^/]+)", "_delete"),
     ("GET", r"/jobs/([^/]+)/groups", "_groups"),
     ("GET", r"/jobs/([^/]+)/rows/(\d+)/versions", "_row_versions"),
     ("GET", r"/jobs/([^/]+)/evaluations/(latest|\d+)", "_evaluation"),

@@ -16,7 +16,8 @@ from tenants import tokens
 from tests.portal.world import NOW, World
 
 THIRD_PARTY = ("admin/", "accounts/")
-NAMED = {
+NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "member_id", "invitation_id", "secret"}
+NAMED |= {"row", "sample", "delivery"}
     "public_id",
     "version",
     "token_id",
