@@ -18,20 +18,6 @@ from tests.portal.world import NOW, World
 THIRD_PARTY = ("admin/", "accounts/")
 NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "member_id", "invitation_id", "secret"}
 NAMED |= {"row", "sample", "delivery"}
-    "public_id",
-    "version",
-    "token_id",
-    "upload_id",
-    "probe_id",
-    "sheet_id",
-    "run_id",
-    "member_id",
-    "invitation_id",
-    "secret",
-    "row",
-    "sample",
-    "delivery",
-}
 
 
 def patterns(resolver: URLResolver | None = None, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
