@@ -47,10 +47,12 @@ function makeChart(figure, curves, axis, view) {
     xTick: axis === "step" ? undefined : x.tick,
     series: curves.map((curve) => ({ label: curve.name, token: `--series-${curve.colour}`, dash: DASHES[curve.dash % DASHES.length], kind })),
     tick: compact,
-    columns: [{ label: "", text: (point) => x.text(point.x) }, ...curves.map((curve, i) => ({ label: curve.name, quiet: true, text: (point) => told(point.shown[i]) }))],
+    columns: [{ label: "", text: (point) => x.text(point.x) }, ...curves.map((curve, i) => ({ label: short(curve.name), quiet: curves.length > 3, text: (point) => told(point.shown[i]) }))],
   };
   new Chart(figure, spec, view).update(together(curves, metric, axis));
 }
+
+const short = (name) => (name.length > 18 ? `${name.slice(0, 17)}…` : name);
 
 const data = $("#curves-data");
 if (data) {
