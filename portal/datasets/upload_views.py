@@ -57,7 +57,7 @@ def generate(request: HttpRequest) -> HttpResponse:
 
 @tenant_page
 def from_hub(request: HttpRequest) -> HttpResponse:
-    form = forms.HubForm(request.POST or None, models=_models())
+    form = forms.HubForm(request.POST or None, models=_models(), initial={"hub_name": request.GET.get("name", "")[:200]})
     if form.is_valid() and (upload := _from_origin(request, form)):
         return redirect(_next(upload))
     return render(request, "datasets/hub.html", {"form": form}, status=422 if form.errors else 200)

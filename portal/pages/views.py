@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from portal.jobs import catalog, presets
 from portal.jobs.listing import rows
 from portal.jobs.models import OPEN_STATES
 from portal.pages.access import person_page, tenant_page
-from portal.pages.sample import SAMPLES, ensure_sample
+from portal.pages.sample import KNOWN_TASKS, SAMPLES, ensure_sample
 from tenants.middleware import choose
 from tenants.models import Tenant
 
@@ -60,6 +62,16 @@ def sample(request: HttpRequest) -> HttpResponse:
     chosen = SAMPLES.get(request.POST.get("sample", ""), SAMPLES["additions"])
     dataset, reward = ensure_sample(request.tenant, request.user, chosen)
     return redirect(f"{reverse('jobs:new')}?dataset={dataset.public_id}&reward={reward.public_id}&preset={chosen.preset}")
+
+
+@require_safe
+@tenant_page
+def gallery(request: HttpRequest) -> HttpResponse:
+    """Tasks to begin with. What no model here can run says so."""
+    models = catalog.known_models(timezone.now())
+    samples = [(key, one, presets.find(one.preset).obstacle(models)) for key, one in SAMPLES.items()]
+    known = [(one, presets.find(one.preset).obstacle(models)) for one in KNOWN_TASKS]
+    return render(request, "pages/gallery.html", {"samples": samples, "known": known})
 
 
 def first_steps(tenant: Tenant) -> list[FirstStep]:

@@ -7,7 +7,7 @@ const palette = $("#palette");
 const keys = $("#keys");
 
 const pages = () => [...document.querySelectorAll(".nav a")].map((link) => ({ kind: "Page", name: link.textContent.trim(), url: link.getAttribute("href") }));
-const OWN = [{ kind: "Action", name: "New job", url: "/jobs/new/" }, { kind: "Action", name: "Upload a dataset", url: "/datasets/new/" }, { kind: "Action", name: "New reward", url: "/rewards/new/" }, { kind: "Page", name: "Compare runs", url: "/jobs/compare/" }];
+const OWN = [{ kind: "Action", name: "New job", url: "/jobs/new/" }, { kind: "Action", name: "Upload a dataset", url: "/datasets/new/" }, { kind: "Action", name: "New reward", url: "/rewards/new/" }, { kind: "Page", name: "Compare runs", url: "/jobs/compare/" }, { kind: "Page", name: "Tasks to begin with", url: "/gallery/" }];
 
 let shown = [];
 let at = 0;

@@ -19,6 +19,8 @@ AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 OPEN = ("/accounts/login/", "/accounts/signup/", "/accounts/password/reset/", "/prices/")
 OWN = (
     "/",
+    "/gallery/",
+    "/notifications/",
     "/jobs/",
     "/jobs/?show=open",
     "/jobs/?show=archived&q=nothing",
