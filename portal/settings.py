@@ -114,6 +114,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "portal.jobs.tasks.sweep", "schedule": 5.0, "options": {"expires": 5}},
     "tell-stripe": {"task": "portal.billing.tasks.tell", "schedule": 60.0, "options": {"expires": 60}},
     "handle-notices": {"task": "portal.billing.tasks.handle", "schedule": 30.0, "options": {"expires": 30}},
+    "billing-alerts": {"task": "portal.billing.tasks.alert", "schedule": 300.0, "options": {"expires": 300}},
     "billing-nightly": {"task": "portal.billing.tasks.nightly", "schedule": crontab(hour=3, minute=17), "options": {"expires": 3600}},
     "purge": {"task": "portal.accounts.tasks.sweep", "schedule": 60.0, "options": {"expires": 60}},
 }
