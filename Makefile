@@ -9,10 +9,10 @@ ifdef MODEL
 export MARLAAS_MODEL := $(MODEL)
 endif
 
-.PHONY: help setup demo up down test bench soak screenshots
+.PHONY: help setup demo up down test bench bench-live soak screenshots
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  Settings: PORT=8800  MODEL=tiny-math|smollm2-135m|DIRECTORY|HUB/NAME  DEVICE=cpu|cuda  PYTHON=…  TORCH_INDEX=…"
 
@@ -34,6 +34,10 @@ test: ## Run every test (about 20 minutes on two cores). STAGE=unit|engine|porta
 
 bench: setup ## Measure all scheduling regimes on this machine; writes var/bench/. ARGS="--workload peer-tool" and the like for others
 	@exec $(RUN) -m engine.bench --json var/bench/bench.json $(ARGS)
+
+bench-live: ## Two hundred watchers over twenty jobs: from a step's stamp to their sockets; writes var/bench/live.json
+	@deploy/install.sh test
+	@exec $$(deploy/install.sh which-test) -m tests.load.live --json var/bench/live.json $(ARGS)
 
 screenshots: ## Every page, wide and narrow, light and dark, into var/screenshots/ (needs Chromium)
 	@deploy/install.sh test

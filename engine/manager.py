@@ -136,6 +136,7 @@ class Manager:
         self._epoch = self._epoch or claim(self._root)
         self._journal = Journal(self._root / "journal", self._epoch, crash_at=self._crash_at)
         self._store = Store(self._root / "jobs", self._epoch, crash_at=self._crash_at)
+        self._began_at, self._began_seqs = self._journal.position()  # what earlier epochs have left; nothing of it changes any more
         self._history = replay(self._journal)
 
     def _make_work(self) -> Work:
@@ -361,8 +362,9 @@ class Manager:
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,
+            "journal": {"last": self._journal.last, "began": self._began_at},
             "policy": dataclasses.asdict(self._driver.scheduler.policy),
-            "jobs": self._reading.jobs(),
+            "jobs": [{**line, "began_seq": self._began_seqs.get(line["job"], 0)} for line in self._reading.jobs()],
             **self._reading.places(),
             "sampler": await self._reading.sampler(),
             "sandbox": self._sandbox,
@@ -386,13 +388,13 @@ class Manager:
         }
 
     async def events(self, after: int, wait_seconds: float, limit: int) -> dict[str, Any]:
-        """Events behind the cursor ``after``; ``last`` is the cursor for the next call."""
+        """Events behind the cursor ``after``; ``last`` is the cursor for the next call, below ``after`` where the journal has gone back."""
         events = await self._log.read_after(after, wait_seconds=wait_seconds, limit=limit, gather_seconds=GATHER_SECONDS)
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,
             "events": [_shown(event) for event in events],
-            "last": events[-1].offset if events else after,
+            "last": events[-1].offset if events else min(after, self._journal.last),
         }
 
     async def adapter(self, job: str, version: int | None) -> tuple[int, dict[str, bytes]]:

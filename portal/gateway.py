@@ -179,6 +179,12 @@ class AsyncGateway:
                 _raise_for(response)
                 yield _lines(response)
 
+    async def status(self) -> dict[str, Any]:
+        with _engine_errors():
+            response = await self._client.get("/status", timeout=httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS))
+            _raise_for(response)
+            return _json(response)
+
     async def close(self) -> None:
         await self._client.aclose()
 

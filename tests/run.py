@@ -63,11 +63,11 @@ STAGES = (
         *(f"--ignore={path}" for path in (*PORTAL, "tests/browser")),
         sociable=True,
     ),
-    pytest_stage("portal", 900, "-m", f"{ELSEWHERE} and not postgres", *PORTAL, sociable=True),
-    pytest_stage("postgres", 900, "-m", ELSEWHERE, *PORTAL, on_postgres=True, sociable=True),
-    pytest_stage("engine", 1800, "-m", "engine and not stack and not browser and not soak", "tests"),
-    pytest_stage("stack", 600, "-m", "stack and not browser and not soak", "tests"),
-    pytest_stage("browser", 900, "-m", "browser and not soak", "tests", needs_browser=True),
+    pytest_stage("portal", 1500, "-m", f"{ELSEWHERE} and not postgres", *PORTAL, sociable=True),
+    pytest_stage("postgres", 1500, "-m", ELSEWHERE, *PORTAL, on_postgres=True, sociable=True),
+    pytest_stage("engine", 2400, "-m", "engine and not stack and not browser and not soak", "tests"),
+    pytest_stage("stack", 900, "-m", "stack and not browser and not soak", "tests"),
+    pytest_stage("browser", 1500, "-m", "browser and not soak", "tests", needs_browser=True),
 )
 SOAK = (pytest_stage("soak", 7200, "-m", "soak", "tests"),)
 

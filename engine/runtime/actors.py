@@ -52,10 +52,6 @@ class Actors:
 
     def _create(self, name: str, kind: type, *args: Any, accelerators: float = 0.0) -> None:
         self._remove_old(name)
-        resource = self._settings.device_profile().ray_resource
-        options: dict[str, Any] = {"num_gpus": accelerators} if resource == "GPU" else {}
-        if resource and resource != "GPU" and accelerators:
-            options["resources"] = {resource: accelerators}
         actor = ray.remote(kind).options(
             name=name,
             namespace=names.NAMESPACE,
@@ -65,7 +61,7 @@ class Actors:
             max_task_retries=0,
             max_concurrency=10_000,
             enable_task_events=False,
-            **options,
+            **self._settings.device_profile().ray_options(accelerators),
         )
         self._handles[name] = actor.remote(*args)
 

@@ -74,12 +74,13 @@ def load_base(path: Path, *, device: str, dtype: str) -> TokenScorer:
     return scorer
 
 
-def shard(scorer: TokenScorer, *, device: str, world_size: int) -> None:
+def shard(scorer: TokenScorer, *, device: str, world_size: int, alone_too: bool = False) -> None:
     """Shard the base over the default process group: each decoder layer is gathered when it runs, the rest once per forward pass.
 
-    A single rank has everything already: there FSDP's hooks would only cost time (a sixth of a small model's step).
+    A single rank has everything already: there FSDP's hooks would only cost time (a sixth of a small model's step), so it is left as it is,
+    except with ``alone_too``.
     """
-    if world_size == 1:
+    if world_size == 1 and not alone_too:
         return
     mesh = init_device_mesh(torch.device(device).type, (world_size,))
     for layer in scorer.model.get_decoder().layers:

@@ -14,14 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import TYPE_CHECKING
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
-from engine.spec import LoraSpec
 from engine.train.fused import FusedLoraLinear
+
+if TYPE_CHECKING:
+    from engine.spec import LoraSpec
 
 PEFT_PREFIX = "base_model.model."
 SHAPES_KEPT = 16

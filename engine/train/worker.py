@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from engine import device as devices
 from engine.ports import Snapshot, TrainRequest, TrainResult
 from engine.spec import JobSpec
 from engine.train.base import activation_bytes_per_token, load_base, shard
@@ -64,9 +65,9 @@ class TrainWorker:
         from engine.models.registry import resolve
 
         device = settings.device_profile()
-        backend = device.dist_backend
+        devices.load_plugins(device.kind)
         join_ranks(
-            backend=backend if device.torch_device == "cpu" else f"cpu:gloo,{device.torch_device}:{backend}",
+            backend=device.collectives,
             init_method=init_method,
             rank=rank,
             world_size=world_size,

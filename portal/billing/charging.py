@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import structlog
 from portal.billing import holds, ledger
 from portal.billing.ledger import Line
 from portal.billing.meter import BILLABLE, Meter
-from portal.billing.models import Hold
+from portal.billing.models import Entry, Hold, SourceType
 from portal.billing.prices import PriceBook
 from portal.jobs.models import Job, JobEvent
 
@@ -48,7 +49,7 @@ def charge(job: Job, events: Sequence[Happened], now: datetime) -> None:
 
 def _lines(meter: Meter, job: Job, event: Happened) -> list[Line]:
     if event.kind == "step":
-        return meter.step(event.data, event.at)
+        return _once(job, meter.step(event.data, event.at))
     if event.kind == "eval":
         return meter.evaluation(event.data, event.at)
     if event.kind == "rollout_lost":
@@ -56,6 +57,18 @@ def _lines(meter: Meter, job: Job, event: Happened) -> list[Line]:
         return meter.batch(ready, event.at, reason=_why_free(event.data)) if ready else []
     ready = _left_over(job)
     return meter.batch(ready, event.at, reason="" if _own_doing(event.data) else _why_free(event.data)) if ready else []
+
+
+def _once(job: Job, lines: list[Line]) -> list[Line]:
+    """A step that was billed under another attempt, which the engine lost in a restore, is done again at the platform's expense."""
+    if not lines:
+        return lines
+    steps = Entry.objects.filter(
+        tenant_id=job.tenant_id, source_type=SourceType.JOB, source=job.public_id, step=lines[0].step, reverses=None
+    )
+    if not steps.filter(amount_micros__lt=0).exclude(attempt=lines[0].attempt).exists():
+        return lines
+    return [replace(line, price_micros=0, reason="billed before the engine was restored, with the attempt that it lost") for line in lines]
 
 
 def _own_doing(ended: dict[str, Any]) -> bool:

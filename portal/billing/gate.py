@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Sum
 
 from engine.spec import JobSpec
-from portal.billing import holds, ledger, quotas, standing, worst
+from portal.billing import holds, ledger, limits, quotas, standing, worst
 from portal.billing.budgets import Budget
 from portal.billing.ledger import MAX_QUANTITY
 from portal.billing.models import TOKEN_KINDS, Hold
@@ -37,9 +37,13 @@ class PaymentDue(Conflict):
     code = "payment_due"
 
 
+class SpendingLimit(Conflict):
+    code = "spending_limit"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Obstacle:
-    """Why a job may not go on. ``code``: credit | budget | quota | payment."""
+    """Why a job may not go on. ``code``: credit | budget | quota | limit | payment."""
 
     code: str
     reason: str
@@ -56,6 +60,8 @@ def admit(job: Job, spec: JobSpec, budget: Budget, now: datetime) -> Hold:
     needed = steps * PriceBook.read().most(tokens, spec.base_model, now)
     _check_budget(budget, needed, steps * sum(tokens.values()))
     quotas.admit(job.tenant, steps * sum(tokens.values()), now)
+    if over := limits.obstacle(job.tenant, needed, now):
+        raise SpendingLimit([("limit", over)])
     try:
         return holds.place(job, needed, now, step_tokens=tokens, budget_micros=budget.micros, budget_tokens=budget.tokens)
     except holds.NotCovered as lacking:
@@ -92,6 +98,7 @@ def resume(job: Job, now: datetime) -> None:
 _REFUSALS: dict[str, type[Conflict]] = {
     "quota": quotas.QuotaExceeded,
     "payment": PaymentDue,
+    "limit": SpendingLimit,
     "credit": NoCredit,
     "budget": NoCredit,
 }
@@ -117,6 +124,8 @@ def _obstacle(job: Job, hold: Hold, now: datetime) -> Obstacle | None:
         return Obstacle(code="budget", reason=over)
     if over := quotas.month_obstacle(hold.tenant, quotas.limits(hold.tenant)["tokens_per_month"], tokens, now):
         return Obstacle(code="quota", reason=over)
+    if over := limits.obstacle(hold.tenant, needed, now):
+        return Obstacle(code="limit", reason=over)
     if not holds.raise_to(hold, needed, now):
         available = ledger.account_of(hold.tenant, now).available_micros
         return Obstacle(code="credit", reason=_no_credit(needed - hold.micros, available))

@@ -151,6 +151,9 @@ class Account(models.Model):
     credit_line_micros = models.BigIntegerField(
         default=0, help_text="How far below 0 the balance may go: the overage of a live subscription."
     )
+    alert_micros = models.BigIntegerField(null=True, blank=True, help_text="When a month has cost so much, somebody is told.")
+    stop_micros = models.BigIntegerField(null=True, blank=True, help_text="Before a month costs more, jobs pause.")
+    alerted_month = models.CharField(max_length=7, blank=True, help_text="The last month in which somebody was told, as in 2026-11.")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -12,10 +12,16 @@ MOST = 10**15  # a thousand million units
 
 
 def shown(micros: int) -> str:
-    """12.34 USD; more places than two only where they are not zero."""
+    """1,234.50 USD; more places than two only where they are not zero."""
+    whole, _, places = plain(abs(micros)).partition(".")
+    return f"{'-' if micros < 0 else ''}{int(whole):,}.{places} {settings.CURRENCY}"
+
+
+def plain(micros: int) -> str:
+    """1234.50, as ``read`` reads it."""
     whole, rest = divmod(abs(micros), MILLION)
     places = f"{rest:06d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if micros < 0 else ''}{whole:,}.{places} {settings.CURRENCY}"
+    return f"{'-' if micros < 0 else ''}{whole}.{places}"
 
 
 def read(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils import timezone
 
-from portal.billing import notices, outbox, reconcile, stripe_client
+from portal.billing import limits, notices, outbox, reconcile, stripe_client
 from portal.celery import app
 
 SECONDS = 60.0  # and one call more, which together stay below the worker's own limit
@@ -25,6 +25,12 @@ def handle() -> None:
     """Handle Stripe's notices that are not handled yet."""
     if stripe := stripe_client.connect():
         notices.sweep(stripe, timezone.now(), seconds=SECONDS)
+
+
+@app.task(name="portal.billing.tasks.alert", ignore_result=True)
+def alert() -> None:
+    """Mail organisations whose month has reached what they asked to be told at. With or without Stripe."""
+    limits.tell(timezone.now())
 
 
 @app.task(name="portal.billing.tasks.nightly", ignore_result=True, soft_time_limit=3500, time_limit=3600)

@@ -91,5 +91,6 @@ def _credit(topup: TopUp, session: Session, now: datetime) -> None:
     reason = f"credit bought, {topup.public_id}"
     ledger.receive(topup.tenant, SourceType.CHECKOUT, topup.public_id, topup.micros, reason, now)
     fields = {"state": TopUp.State.PAID, "session_id": session.id, "payment_id": session.payment, "ended_at": now}
-    if TopUp.objects.filter(pk=topup.pk).exclude(state=TopUp.State.PAID).update(**fields):
-        transaction.on_commit(lambda: resumption.resume_paid(topup.tenant, now))
+    TopUp.objects.filter(pk=topup.pk).exclude(state=TopUp.State.PAID).update(**fields)
+    # Jobs are locked before accounts, so not in this transaction; should it be lost, the notice is not done and is handled again.
+    transaction.on_commit(lambda: resumption.resume_paid(topup.tenant, now))

@@ -18,7 +18,7 @@ from tenants.models import Tenant
 COLUMNS = ("day", "source_type", "source", "model", "kind", "quantity", "amount_micros")
 ENTRY_COLUMNS = (
     *("id", "at", "source_type", "source", "step", "attempt", "kind", "model", "quantity", "price_micros_per_million", "amount_micros"),
-    *("reason", "reverses"),
+    *("reason", "reverses", "told_hour", "overage_micros"),
 )
 
 
@@ -105,7 +105,9 @@ def daily_csv(tenant: Tenant, month: Month) -> Iterator[str]:
 
 
 def entries_csv(tenant: Tenant, month: Month) -> Iterator[str]:
-    """Each entry of the ledger whose use lies in the month, credit and reversals with it."""
+    """Each entry of the ledger whose use lies in the month, credit and reversals with it. An invoice's overage is the sum of
+    ``overage_micros`` over the entries whose ``told_hour`` lies in its line's period.
+    """
     first, after = (datetime(day.year, day.month, 1, tzinfo=UTC) for day in (month.first, month.after))
     names = ["price_micros" if name == "price_micros_per_million" else name for name in ENTRY_COLUMNS]
     entries = tenant.entries.filter(at__gte=first, at__lt=after).order_by("id").values_list(*names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
@@ -13,7 +14,8 @@ from django.views.decorators.http import require_safe
 from portal.billing import ledger, quotas, usage
 from portal.billing.chart import chart
 from portal.billing.costs import cost_of
-from portal.billing.models import CREDIT, Kind
+from portal.billing.forecast import forecast
+from portal.billing.models import MONEY, Kind
 from portal.billing.prices import current
 from portal.errors import Invalid
 from portal.pages.access import tenant_page
@@ -50,6 +52,8 @@ def index(request: HttpRequest) -> HttpResponse:
         "uses": quotas.uses(tenant, now),
         "holds": tenant.holds.filter(closed_at=None).select_related("job")[:JOBS_SHOWN],
         "letters": _letters(tenant),
+        "forecast": forecast(tenant, now),
+        "stripe": bool(settings.STRIPE_KEY),
         **_jobs(tenant, month),
     }
     return render(request, "billing/usage.html", context, status=400 if problem else 200)
@@ -92,5 +96,5 @@ def _jobs(tenant: Tenant, month: usage.Month) -> dict[str, Any]:
 
 def _letters(tenant: Tenant) -> Any:
     """Credit and corrections, newest first: what somebody decided, not what the meter counted."""
-    given = tenant.entries.filter(kind=CREDIT) | tenant.entries.exclude(reverses=None)
+    given = tenant.entries.filter(kind__in=MONEY) | tenant.entries.exclude(reverses=None)
     return given.order_by("-id")[:LETTERS]

@@ -223,17 +223,20 @@ def held_out_from(tenant: Tenant, user: User, train: Dataset, other: Dataset) ->
     blobs = BlobStore(settings.BLOBS_DIR)
     held_out, rows = canonical.renumbered(blobs, other.blob("train"), first_row=train.rows)
     quotas.admit_bytes(tenant, train.train_bytes + held_out.bytes)
-    return tenant.datasets.create(
-        name=train.name,
-        train_sha256=train.train_sha256,
-        train_bytes=train.train_bytes,
-        train_rows=train.train_rows,
-        eval_sha256=held_out.sha256,
-        eval_bytes=held_out.bytes,
-        eval_rows=rows,
-        columns=[column for column in train.columns if column in other.columns],
-        report=train.report,
-        recipe={**train.recipe, "origin": origin, "eval_file": True},
-        lengths=train.lengths,
-        created_by=user,
-    )
+    with transaction.atomic():
+        dataset = tenant.datasets.create(
+            name=train.name,
+            train_sha256=train.train_sha256,
+            train_bytes=train.train_bytes,
+            train_rows=train.train_rows,
+            eval_sha256=held_out.sha256,
+            eval_bytes=held_out.bytes,
+            eval_rows=rows,
+            columns=[column for column in train.columns if column in other.columns],
+            report=train.report,
+            recipe={**train.recipe, "origin": origin, "eval_file": True},
+            lengths=train.lengths,
+            created_by=user,
+        )
+        audit.record(tenant, user, "dataset.created", dataset, rows=dataset.rows)
+    return dataset

@@ -23,7 +23,7 @@ from engine.events import KINDS, Event
 from portal import metrics, pulse
 from portal.billing import charging, gate
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
-from portal.jobs import catalog, lifecycle, series
+from portal.jobs import catalog, compare, lifecycle, series
 from portal.jobs.lifecycle import Fact, IllegalTransition, LostRace, View
 from portal.jobs.models import OPEN_STATES, EngineCursor, Job, JobEvent, JobSubmission, State
 from portal.notices import telling
@@ -75,6 +75,7 @@ class Ingester:
     wait_seconds: float = WAIT_SECONDS
     failures: int = field(default=0, init=False)
     lag_seconds: float = field(default=0.0, init=False)  # from the newest event of the last page to its row
+    _compared: tuple[str, int] = field(default=("", 0), init=False)  # the engine and epoch that the rows were compared with last
 
     async def run(self) -> None:
         """For ever, until cancelled. Whatever fails is tried again with growing pauses: the cursor has not moved."""
@@ -103,8 +104,10 @@ class Ingester:
             for group, seq in (await sync_to_async(change_engine)(page.engine, page.epoch, self.clock())).items():
                 await self.announce(group, seq)
             return 0  # the answer was to another journal's cursor
+        if (page.engine, page.epoch) != self._compared and await self._compare(page.engine, page.epoch):
+            return 0  # the answer was to a cursor that is no longer
         if page.last < cursor.offset:
-            raise BadStream(f"the journal of {page.engine} went back from {cursor.offset} to {page.last}: was it restored from a backup?")
+            raise BadStream(f"the journal of {page.engine} went back from {cursor.offset} to {page.last} within one epoch")
         reached = await sync_to_async(store)(page, cursor.offset, self.clock())
         self._measure(page)
         for group, seq in reached.items():
@@ -117,6 +120,20 @@ class Ingester:
             metrics.ingest_lag.observe(self.lag_seconds)
         for event in page.events:
             metrics.events.labels(event.kind if event.kind in KINDS else metrics.UNKNOWN).inc()
+
+    async def _compare(self, engine: str, epoch: int) -> bool:
+        """At start and with each new epoch of the engine: are the rows and the engine of one mind? Whether the cursor was moved."""
+        try:
+            status = compare.Status.parse(await self.gateway.status())
+        except compare.BadStatus as error:  # an engine of an older release, while an upgrade is under way
+            log.warning("engine_not_compared", reason=str(error))
+            self._compared = (engine, epoch)
+            return False
+        found = await sync_to_async(compare.mend)(status, self.clock())
+        for group, seq in found.announce.items():
+            await self.announce(group, seq)
+        self._compared = (status.engine, status.epoch)
+        return found.moved
 
     async def _pause(self, event: str, error: Exception) -> None:
         seconds = BACKOFF_SECONDS[min(self.failures, len(BACKOFF_SECONDS) - 1)]

@@ -136,6 +136,30 @@ def orphan(job: Job, now: datetime) -> None:
     _end_here(job, reason=reason, attribution="platform", now=now)
 
 
+def forget(job: Job, now: datetime) -> None:
+    """The engine that had accepted it came back from a backup that is older than the job."""
+    reason = "The engine was restored from a backup that is older than this job. What was billed is listed; start it again as a new job."
+    _end_here(job, reason=reason, attribution="platform", now=now)
+
+
+def rewind(job: Job, seq: int) -> None:
+    """The engine has lost the events after ``seq``, and will tell others under their numbers: the job is as it was then.
+
+    What they were billed for stays billed, once: a step that is done again has the same key in the ledger.
+    """
+    before = View.of(job)
+    with transaction.atomic():
+        JobEvent.objects.filter(job=job, seq__gt=seq).delete()
+        view = replace(before, state=State.SUBMITTED, state_reason="", attribution="", version=0, last_seq=0, ended_at=None)
+        for event in JobEvent.objects.filter(job=job).order_by("seq"):
+            fact = Fact(kind=event.kind, at=event.at, data=event.data, seq=event.seq, engine=job.engine)
+            try:
+                view = advance(view, fact)
+            except IllegalTransition:
+                view = seen(view, fact)
+        write(job, before, view)
+
+
 def _end_here(job: Job, *, reason: str, attribution: str, now: datetime) -> None:
     """An ending that only the portal knows of. It is an event like any other, so every reader of the history learns of it."""
     before = View.of(job)

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -25,6 +26,12 @@ class View(APIView):
 
     def get_exception_handler(self) -> Callable[..., Any]:
         return errors.handle
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """What a route does not offer is 405, whoever asks: a scope for it need not exist."""
+        if not hasattr(self, (request.method or "").lower()):
+            raise MethodNotAllowed(request.method or "")
+        super().initial(request, *args, **kwargs)
 
     @property
     def tenant(self) -> Tenant:

@@ -114,7 +114,16 @@ def running_engine(
     """A healthy engine that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="mre-", dir="/tmp") as runtime, asyncio.Runner() as runner:
         url = f"http://127.0.0.1:{_free_port()}"
-        values = {"engine_url": url, "object_store_mb": 80, "job_slots": 4, "kv_gib": 0.25, "start_deadline_seconds": 110, **changes}
+        device = os.environ.get("MARLAAS_TEST_DEVICE", "auto")  # deploy/gpu_check.sh names it
+        values = {
+            "engine_url": url,
+            "device": device,
+            "object_store_mb": 80,
+            "job_slots": 4,
+            "kv_gib": 0.25,
+            "start_deadline_seconds": 110,
+            **changes,
+        }
         settings = engine_settings.load(state=state, runtime=Path(runtime), **values)
         settings.make_dirs()
         child = EngineChild(settings, module=module, **(environment or {}))

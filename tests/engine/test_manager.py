@@ -489,7 +489,7 @@ async def test_status_shows_where_each_job_stands(world):
     [job] = status["jobs"]
     assert job | {"reason": ""} == {
         "job": "job_a", "tenant": "ten_z", "state": "running", "phase": "rollout", "version": 0, "steps": 7, "position": None, "reason": "",
-        "next_seconds": None, "eta_seconds": None,
+        "next_seconds": None, "eta_seconds": None, "began_seq": 0,
     }  # fmt: skip
     assert (status["admission"], status["kv"]["reserved_bytes"], status["slots"]["used"]) == ("open", 128, 1)
 

@@ -392,3 +392,31 @@ def sampled(world: World, version: int) -> list[tuple[int, int, int]]:
     """(row, sample, seed) of each completion."""
     batch = decode(world.manager._store.read_rollout("job_a", version, 1))
     return [(t.row, t.sample, t.seed) for t in batch.trajectories]
+
+
+async def test_the_status_says_where_the_journal_stood_when_this_epoch_began(tmp_path):
+    world = World(tmp_path)
+    gate = world.script.gate("step", "job_a", 1)
+    await world.open()
+    await world.submit("job_a", steps=2)
+    await world.called("step", "job_a", times=2)
+    await world.manager.stop()
+    left = world.events("job_a")
+    gate.set()
+    await world.open()
+    await world.ended("job_a")
+    status = await world.manager.status()
+    assert status["journal"]["began"] == left[-1].offset < status["journal"]["last"]
+    assert [job["began_seq"] for job in status["jobs"]] == [left[-1].seq]
+    await world.manager.stop()
+
+
+async def test_a_reader_that_is_ahead_of_the_journal_is_told_where_it_ends(tmp_path):
+    world = World(tmp_path)
+    await world.open()
+    await world.submit("job_a")
+    await world.ended("job_a")
+    last = (await world.manager.status())["journal"]["last"]
+    assert (await world.manager.events(last + 5, 0, 10))["last"] == last
+    assert (await world.manager.events(last, 0, 10))["last"] == last
+    await world.manager.stop()

@@ -184,7 +184,7 @@ async def test_nobody_waits_longer_than_half_a_minute(client):
 
 async def test_the_status_names_what_the_portal_reads(client):
     status = (await client.get("/status")).json()
-    read = {"engine", "epoch", "admission", "policy", "jobs", "kv", "rollouts", "sandbox", "slots", "sampler", "uptime_seconds"}
+    read = {"engine", "epoch", "journal", "admission", "policy", "jobs", "kv", "rollouts", "sandbox", "slots", "sampler", "uptime_seconds"}
     assert set(status) == read
 
 

@@ -61,6 +61,7 @@ class FakeEngine:
         self.secret = secret
         self.engine = uuid.uuid4().hex
         self.epoch = 1
+        self.began: tuple[int, dict[str, int]] = (0, {})
         self.down = False
         self.slow = 0
         self.models = [TINY]
@@ -97,6 +98,15 @@ class FakeEngine:
         event |= {"kind": kind, "at": self._clock().isoformat(), "data": data}
         self.journal.append(event)
         return event
+
+    def restart(self, *, lose: int = 0) -> None:
+        """The next epoch begins; ``lose``: without the last so many events, as from a backup."""
+        self.journal = self.journal[: len(self.journal) - lose]
+        self._seqs = Counter((self.engine, event["job"]) for event in self.journal)
+        self.began = (len(self.journal), {job: seq for (_, job), seq in self._seqs.items()})
+        accepted = {event["job"] for event in self.journal if event["kind"] == "accepted"}
+        self.jobs = {job: body for job, body in self.jobs.items() if job in accepted}
+        self.epoch += 1
 
     def ended(self, job: str) -> bool:
         return any(e["kind"] == "ended" for e in self.journal if e["job"] == job)
@@ -173,8 +183,17 @@ class FakeEngine:
         return httpx.Response(200, content=TOKENIZER.read_bytes())
 
     def _status(self, request: httpx.Request) -> httpx.Response:
-        jobs = [{"job": job, "tenant": body["tenant"], "state": "queued", "version": 0} for job, body in self.jobs.items()]
-        return httpx.Response(200, json={"engine": self.engine, "epoch": self.epoch, "admission": "open", "jobs": jobs})
+        accepted = dict.fromkeys(event["job"] for event in self.journal if event["kind"] == "accepted")
+        jobs = [self._line(job) for job in {**accepted, **dict.fromkeys(self.jobs)}]
+        journal = {"last": len(self.journal), "began": self.began[0]}
+        answer = {"engine": self.engine, "epoch": self.epoch, "journal": journal, "admission": "open", "jobs": jobs}
+        return httpx.Response(200, json=answer)
+
+    def _line(self, job: str) -> dict[str, Any]:
+        ended = [event["data"].get("state", "failed") for event in self.journal if (event["job"], event["kind"]) == (job, "ended")]
+        tenant = self.jobs.get(job, {}).get("tenant", "")
+        began = self.began[1].get(job, 0)
+        return {"job": job, "tenant": tenant, "state": (ended or ["queued"])[0], "version": 0, "began_seq": began}
 
     def _overview(self, request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json={**fake_overview.overview(self), **self.overrides})

@@ -16,8 +16,10 @@ from tenants import tokens
 from tests.portal.world import NOW, World
 
 THIRD_PARTY = ("admin/", "accounts/")
-NAMED = {"public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "member_id", "invitation_id", "secret"}
-NAMED |= {"row", "sample", "delivery"}
+NAMED = {
+    *("public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "member_id", "invitation_id", "secret"),
+    *("file_id", "model", "row", "sample", "delivery"),
+}
 
 
 def patterns(resolver: URLResolver | None = None, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -53,6 +55,8 @@ def things(world: World) -> dict[str, dict[str, str]]:
     filled["rewards"] |= {"sheet_id": world.sheet().public_id, "run_id": world.lab_run().public_id}
     filled["reward-runs"] = {"public_id": world.lab_run().public_id}
     filled["rewards"]["probe_id"] = world.probe().public_id
+    filled["files"] = {"file_id": named["datasets"].public_id}
+    filled["fine_tuning"], filled["models"] = filled["jobs"], {"model": f"{named['jobs'].public_id}@0"}
     filled["probes"] = {"public_id": world.probe().public_id}
     filled["notifications"] = {"public_id": world.webhook().public_id, "delivery": "1"}
     filled["console"] = {"public_id": world.sums.public_id}

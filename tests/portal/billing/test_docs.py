@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-from portal.billing import gate
+from portal.billing import forecast, gate, outbox, standing
 from portal.billing.models import MILLION, Kind
 from portal.billing.setup import DEFAULT_PRICES
 from tests.portal.billing import test_charging as charging
+from tests.portal.billing import test_notices as notices
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "deploy" / "BILLING.md").read_text()
@@ -55,3 +57,25 @@ def test_the_prices_in_the_text_are_those_of_a_new_installation() -> None:
 
 def test_the_text_says_how_many_steps_are_covered() -> None:
     assert set(re.findall(r"(\d+) steps", TEXT)) == {str(gate.STEPS_AHEAD)}
+
+
+LEFT = notices.test_a_payment_that_does_not_settle_and_a_checkout_that_is_left_bring_nothing
+CREDIT_CASES = {
+    "A Checkout is left, or its payment never settles": LEFT,
+    "A payment is refunded, in part or whole": notices.test_refunds_in_parts_take_their_credit_as_rows_of_their_own,
+    "A refund fails": notices.test_a_refund_that_fails_gives_the_credit_back,
+    "A plan's fee is refunded": notices.test_the_refund_of_a_plans_fee_takes_at_most_the_credit_that_it_brought,
+    "Your bank disputes a payment": notices.test_a_dispute_takes_the_credit_and_gives_it_back_when_it_is_won,
+}
+
+
+def test_each_case_of_bought_credit_has_its_test() -> None:
+    assert first_cells("Buying credit, plans and invoices") == list(CREDIT_CASES)
+
+
+def test_the_days_and_hours_in_the_text_are_the_codes(settings: Any) -> None:
+    grace = TEXT.split("## When a payment fails\n", 1)[1].split("\n## ", 1)[0]
+    assert re.findall(r"(\d+) days", grace) == [str(settings.GRACE_DAYS), str(standing.STOPS_AFTER.days)]
+    assert f"older than {outbox.OLDEST.days} days" in TEXT
+    assert f"for more than {outbox.ALARM_AGE // outbox.HOUR} hours" in TEXT
+    assert f"the last {forecast.PACE_DAYS} days" in TEXT

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.test import Client
+from django.test import Client, TestCase
 
 from portal.billing import catalogue, notices, setup, subscriptions, topups
 from portal.billing.models import Plan, TopUp
@@ -46,7 +46,8 @@ def deliver(fake: FakeStripe, stripe: Stripe, now: datetime, events: Iterable[di
     """Notices of all that happened since the last time, in order, and their handling."""
     for event in fake.take() if events is None else events:
         assert post(fake, event) == 200, event["type"]
-    notices.sweep(stripe, now)
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        notices.sweep(stripe, now, monotonic=lambda: 0.0)
 
 
 def topup(stripe: Stripe, world: World, clock: Clock, micros: int) -> str:

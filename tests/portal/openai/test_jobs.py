@@ -216,6 +216,8 @@ def run(api: Client, engine: FakeEngine) -> dict[str, Any]:
     """A job three steps on, with evaluations of the first and the last."""
     job = made(api)
     spec = Job.objects.get().spec
+    engine.emit(job["id"], "accepted")
+    engine.emit(job["id"], "admitted")
     engine.emit(job["id"], "eval", **fake_script.eval_event(job["id"], spec, 0))
     for version in range(3):
         for _, kind, data in fake_script.step_events(job["id"], spec, version, 0.0):
@@ -228,7 +230,7 @@ def run(api: Client, engine: FakeEngine) -> dict[str, Any]:
 def ingest_all(engine: FakeEngine) -> None:
     page = {"engine": engine.engine, "epoch": engine.epoch, "events": engine.journal, "last": len(engine.journal)}
     ingest.change_engine(engine.engine, engine.epoch, NOW)
-    ingest.store(ingest.Page(**page), 0, NOW)
+    ingest.store(ingest.Page.parse(page), 0, NOW)
 
 
 def test_checkpoints_are_the_committed_versions_newest_first(api: Client, run: dict[str, Any]) -> None:
