@@ -5,9 +5,10 @@ import { clock, count, duration, length, number, percent, tiny } from "./format.
 const PAGE = 50;
 
 export class Tables {
-  constructor({ adapter_url: adapterUrl, continue_url: continueUrl }) {
+  constructor({ adapter_url: adapterUrl, continue_url: continueUrl, playground_url: playgroundUrl }) {
     this.adapterUrl = adapterUrl;
     this.continueUrl = continueUrl;
+    this.playgroundUrl = playgroundUrl;
     this.shown = { steps: PAGE, events: PAGE };
     this.state = null;
     for (const name of ["steps", "events"]) {
@@ -42,7 +43,8 @@ export class Tables {
     const name = el("div", { class: "grow" }, el("div", { class: "strong num" }, `Version ${step.version}`), el("div", { class: "tiny faint num" }, facts));
     const link = el("a", { class: "button button-quiet button-small", href, "aria-label": `Download the adapter of version ${step.version}` }, icon("download"));
     const begin = { class: "button button-quiet button-small", href: `${this.continueUrl}${step.version}`, "aria-label": `Start a job from version ${step.version}`, title: "Start a job from it" };
-    return el("li", { class: "checkpoint", title: `sha256 ${step.adapter_sha256}` }, name, el("a", begin, icon("arrow")), link);
+    const talk = { class: "button button-quiet button-small", href: `${this.playgroundUrl}${step.version}`, "aria-label": `Try version ${step.version} in the playground`, title: "Try it in the playground" };
+    return el("li", { class: "checkpoint", title: `sha256 ${step.adapter_sha256}` }, name, el("a", talk, icon("play")), el("a", begin, icon("arrow")), link);
   }
 }
 

@@ -28,6 +28,7 @@ OWN = (
     "/jobs/new/?from={job}&version=2",
     "/jobs/{job}/evaluation/latest/",
     "/jobs/{job}/evaluation/6/?show=loss",
+    "/playground/{job}/?step=4&against=2",
     "/datasets/",
     "/datasets/new/",
     "/datasets/generate/",
@@ -71,7 +72,7 @@ def ids(alice: Person, chromium: Browser, stack: Stack, signed_in: Any) -> dict[
 
 
 def settled(page: Page, path: str) -> Page:
-    if "/evaluation/" in path or "?from=" in path:
+    if "/evaluation/" in path or "?from=" in path or "/playground/" in path:
         return page
     if "{job}" in path or "{agent}" in path:
         page.wait_for_function("() => document.querySelector('#run-state').textContent === 'succeeded'")
