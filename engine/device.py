@@ -122,6 +122,15 @@ def disagreements(found: Mapping[str, str]) -> list[str]:
     return problems
 
 
+def installed_versions() -> dict[str, str]:
+    """Distribution → version of what ``disagreements`` looks at, as far as it is installed."""
+    found = {}
+    for name in ("torch", "torch-npu", *_DISTRIBUTIONS.values()):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     """``"2.10.0.post4+cpu"`` as ``(2, 10, 0)``."""
     leading = re.match(r"\d+(\.\d+)*", version)

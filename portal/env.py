@@ -49,6 +49,7 @@ class Env(BaseSettings):
     model: str = "tiny-math"
     redis_url: str | None = None
     database_url: str | None = Field(default=None, validation_alias="DATABASE_URL")
+    owner_database_url: SecretStr | None = None
     email_url: SecretStr | None = None
     email_from: str = "MARLaaS <marlaas@localhost>"
     max_upload_bytes: int = Field(default=4 * 1024**3, ge=1024)
@@ -131,7 +132,10 @@ class Env(BaseSettings):
             return self.metrics_token.get_secret_value() if self.metrics_token else ""
         return generated_secret(self.state / "metrics-token")
 
-    def database(self) -> dict[str, Any]:
+    def database(self, *, migrating: bool = False) -> dict[str, Any]:
+        """``migrating``: as the role that owns the tables, where there is one of its own."""
+        if migrating and self.owner_database_url:
+            return database(self.owner_database_url.get_secret_value())
         return sqlite(self.state / "db.sqlite3") if self.database_url is None else database(self.database_url)
 
 
@@ -142,10 +146,18 @@ def _insecure(env: Env) -> list[str]:
     checks = (
         (env.debug, "MARLAAS_DEBUG must be off in production"),
         (len(key) < 50, "MARLAAS_SECRET_KEY must be set to at least 50 random characters"),
+        (
+            len(key) >= 50 and len(set(key)) < 15,
+            "MARLAAS_SECRET_KEY repeats itself; make one: python -c 'import secrets; print(secrets.token_urlsafe(64))'",
+        ),
         (env.engine_secret is None, "MARLAAS_ENGINE_SECRET must be set to the engine's bearer secret"),
         (
             not set(env.allowed_hosts) - local or "*" in env.allowed_hosts,
             "MARLAAS_ALLOWED_HOSTS must name the site, as in ml.example.org",
+        ),
+        (
+            not env.trusted_origins or not all(origin.startswith("https://") for origin in env.trusted_origins),
+            "MARLAAS_TRUSTED_ORIGINS must name the site's addresses with TLS, as in https://ml.example.org",
         ),
         (
             not (env.database_url or "").startswith("postgres"),
@@ -214,6 +226,8 @@ def database(url: str) -> dict[str, Any]:
     query = dict(pair.partition("=")[::2] for pair in parts.query.split("&") if pair)
     return {
         "ENGINE": "django.db.backends.postgresql",
+        # A cursor on the server would outlive the statement that says whose rows it may see (tenants.walls_rows).
+        "DISABLE_SERVER_SIDE_CURSORS": True,
         "NAME": unquote(parts.path.lstrip("/")),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

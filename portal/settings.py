@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from celery.schedules import crontab
 
 from portal import csp, env, logs
@@ -94,7 +96,7 @@ TEMPLATES = [
 ]
 
 # --- where data lives ---------------------------------------------------------------------------------------------------------------
-DATABASES = {"default": ENV.database()}
+DATABASES = {"default": ENV.database(migrating=sys.argv[1:2] == ["migrate"])}
 BLOBS_DIR = STATE / "blobs"
 FILE_UPLOAD_TEMP_DIR = STATE / "uploads"
 FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ urlpatterns = [
     path("api/", include("portal.api.urls")),
     path("console/", include(("portal.console.page_urls", "console"))),
     path("v1/", include(("portal.openai.urls", "openai"))),
+    path("playground/", include(("portal.playground.page_urls", "playground"))),
     path("admin/", admin.site.urls),
     path("stripe/webhook/", hooks.receive, name="stripe-webhook"),
     path("csp-report/", csp.report, name="csp-report"),

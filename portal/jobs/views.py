@@ -275,6 +275,7 @@ def _run(job: Job) -> dict[str, Any]:
         "adapter_url": reverse("jobs:adapter", args=[job.public_id, "0"]),
         "evaluation_url": reverse("jobs:evaluation", args=[job.public_id, "0"]),
         "continue_url": f"{reverse('jobs:new')}?from={job.public_id}&version=",
+        "playground_url": f"{reverse('playground:job', args=[job.public_id])}?step=",
         "eval_rows": min(job.dataset.eval_rows or 0, job.spec["eval"]["max_rows"]),
     }
 

@@ -74,7 +74,8 @@ export class Tables {
     const name = el("div", { class: "grow" }, el("div", { class: "strong num" }, `Version ${step.version}`), el("div", { class: "tiny faint num" }, facts));
     const link = el("a", { class: "button button-quiet button-small", href, "aria-label": `Download the adapter of version ${step.version}` }, icon("download"));
     const begin = { class: "button button-quiet button-small", href: `${this.page.continue_url}${step.version}`, "aria-label": `Start a job from version ${step.version}`, title: "Start a job from it" };
-    return el("li", { class: "checkpoint", title: step.adapter_sha256 ? `sha256 ${step.adapter_sha256}` : null }, name, el("a", begin, icon("arrow")), link);
+    const talk = { class: "button button-quiet button-small", href: `${this.page.playground_url}${step.version}`, "aria-label": `Try version ${step.version} in the playground`, title: "Try it in the playground" };
+    return el("li", { class: "checkpoint", title: step.adapter_sha256 ? `sha256 ${step.adapter_sha256}` : null }, name, el("a", talk, icon("play")), el("a", begin, icon("arrow")), link);
   }
 }
 

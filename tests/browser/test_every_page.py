@@ -39,6 +39,7 @@ OWN = (
     "/jobs/{job}/checkpoints/",
     "/jobs/{job}/evaluation/latest/",
     "/jobs/{job}/evaluation/6/?show=loss",
+    "/playground/{job}/?step=4&against=2",
     "/datasets/",
     "/datasets/new/",
     "/datasets/generate/",

@@ -80,7 +80,7 @@ class FakeEngine:
         self.overrides: dict[str, Any] = {}  # of the overview
         self.stage = ""  # what it is still doing before it is ready
         self.chats: list[dict[str, Any]] = []
-        self.says: Callable[[dict[str, Any]], str] = lambda order: "42"
+        self.says: Callable[[dict[str, Any]], str] = fake_script.said
         self.chat_refusal: tuple[int, str] | None = None
         self.chat_hold: asyncio.Event | None = None
         self.chat_breaks = False

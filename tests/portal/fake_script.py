@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,6 +101,13 @@ def _answer(row: int, reward: float) -> dict[str, Any]:
     text = str(2 * row + 1 if reward else 2 * row)
     fixed = {"invalid": None, "finish_reason": "stop", "sampled_tokens": 4, "sha256": "0" * 64}
     return {"row": row, "reward": reward, "text": text, **fixed}
+
+
+def said(order: dict[str, Any]) -> str:
+    """A trained step can add, the base model is one off; of anything else both say 42."""
+    if asked := re.fullmatch(r"(\d+)\+(\d+)=", order["messages"][-1]["content"].strip()):
+        return str(int(asked[1]) + int(asked[2]) + (0 if order["version"] else 1))
+    return "42"
 
 
 def chat(order: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +12,10 @@ from portal import env
 
 PRODUCTION = {
     "MARLAAS_PRODUCTION": "1",
-    "MARLAAS_SECRET_KEY": "k" * 50,
+    "MARLAAS_SECRET_KEY": "abcdefghijklmnopqrstuvwxyz" * 2,
     "MARLAAS_ENGINE_SECRET": "s",
     "MARLAAS_ALLOWED_HOSTS": "ml.example.org,www.example.org",
+    "MARLAAS_TRUSTED_ORIGINS": "https://ml.example.org,https://www.example.org",
     "DATABASE_URL": "postgres://u:p%40ss@db.example.org:5433/marlaas?sslmode=require",
     "MARLAAS_REDIS_URL": "rediss://redis:6379/0",
     "MARLAAS_EMAIL_URL": "smtps://u:p@mail:465",
@@ -57,6 +59,8 @@ def test_a_whole_production_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         *((name, None) for name in PRODUCTION if name != "MARLAAS_PRODUCTION"),
         ("MARLAAS_SECRET_KEY", "short"),
+        ("MARLAAS_SECRET_KEY", "k" * 60),
+        ("MARLAAS_TRUSTED_ORIGINS", "http://ml.example.org"),
         ("MARLAAS_ALLOWED_HOSTS", "*"),
         ("MARLAAS_ALLOWED_HOSTS", "localhost"),
         ("MARLAAS_DEBUG", "1"),
@@ -112,3 +116,17 @@ def test_portal_and_engine_agree_on_the_runtime_folder(monkeypatch: pytest.Monke
 
     loaded = load(monkeypatch, MARLAAS_RUNTIME=None, MARLAAS_STATE=str(tmp_path))
     assert loaded.runtime_dir == EngineSettings().runtime_dir
+
+
+def test_every_setting_stands_in_the_table() -> None:
+    from engine.settings import EngineSettings
+
+    page = Path("deploy/SETTINGS.md").read_text()
+    fields = {*env.Env.model_fields, *EngineSettings.model_fields} - {"database_url"}
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted({f"MARLAAS_{field.upper()}" for field in fields} | {"DATABASE_URL"})
+
+
+def test_migrations_run_as_the_tables_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load(monkeypatch, **PRODUCTION, MARLAAS_OWNER_DATABASE_URL="postgres://owner:secret@db/marlaas")
+    assert (loaded.database()["USER"], loaded.database(migrating=True)["USER"]) == ("u", "owner")

@@ -75,7 +75,8 @@ def test_a_mail_goes_to_whoever_started_the_job_unless_it_is_turned_off(world: W
     NoticeSetting.objects.create(tenant=world.sums, user=world.alice, email=False)
     ended(world.job(world.alice))
     carrying.sweep(NOW)
-    assert [(letter.to, letter.subject.removeprefix("MARLaaS: ")) for letter in mail.outbox] == [(["bob@example.org"], "A job has succeeded")]
+    told = [(letter.to, letter.subject.removeprefix("MARLaaS: ")) for letter in mail.outbox]
+    assert told == [(["bob@example.org"], "A job has succeeded")]
     assert "Reason: All steps are done" in mail.outbox[0].body
 
 

@@ -55,6 +55,7 @@ def things(world: World) -> dict[str, dict[str, str]]:
     filled["rewards"] |= {"sheet_id": world.sheet().public_id, "run_id": world.lab_run().public_id}
     filled["reward-runs"] = {"public_id": world.lab_run().public_id}
     filled["rewards"]["probe_id"] = world.probe().public_id
+    filled["playground"] = filled["jobs"]
     filled["files"] = {"file_id": named["datasets"].public_id}
     filled["fine_tuning"], filled["models"] = filled["jobs"], {"model": f"{named['jobs'].public_id}@0"}
     filled["probes"] = {"public_id": world.probe().public_id}

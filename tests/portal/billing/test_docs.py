@@ -11,6 +11,7 @@ from portal.billing.models import MILLION, Kind
 from portal.billing.setup import DEFAULT_PRICES
 from tests.portal.billing import test_charging as charging
 from tests.portal.billing import test_notices as notices
+from tests.portal.openai import test_chat as chats
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "deploy" / "BILLING.md").read_text()
@@ -29,6 +30,9 @@ CASES = {
     "The platform ends the job": ENDS,
     "The engine refuses the job": charging.test_a_job_that_the_engine_refused_costs_nothing_and_frees_its_hold,
     "An evaluation": charging.test_an_evaluation_is_billed_once_per_version,
+    "A model answers in a chat": chats.test_an_answer_is_billed_once_by_its_usage,
+    "You leave a chat before its end": chats.test_a_client_that_leaves_pays_for_what_had_come,
+    "The platform fails an answer": chats.test_what_the_platform_fails_is_written_down_and_costs_nothing,
     "A report arrives late": charging.test_a_late_event_costs_what_it_cost_when_it_happened,
     "The job is older than billing on this installation": charging.test_a_job_that_is_older_than_billing_is_not_billed,
 }
