@@ -13,7 +13,7 @@ from django.utils import timezone
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from portal.billing import ledger, money, subscriptions
+from portal.billing import costs, ledger, money, subscriptions
 from portal.billing.models import (
     Account,
     DailyUsage,
@@ -178,9 +178,28 @@ class AccountAdmin(ModelAdmin):
 
 @admin.register(Hold)
 class HoldAdmin(ReadOnly):
-    list_display = ("job", "tenant", "micros", "budget_micros", "budget_tokens", "stop_code", "stop_reason", "closed_at")
+    list_display = (
+        "job",
+        "tenant",
+        "micros",
+        "estimate",
+        "cost",
+        "budget_micros",
+        "budget_tokens",
+        "stop_code",
+        "stop_reason",
+        "closed_at",
+    )
     list_filter = ("stop_code",)
     list_select_related = ("job", "tenant")
+
+    @admin.display
+    def estimate(self, hold: Hold) -> str:
+        return "" if hold.estimate_micros is None else money.shown(hold.estimate_micros)
+
+    @admin.display(description="cost so far")
+    def cost(self, hold: Hold) -> str:
+        return money.shown(costs.of(hold.job))
 
 
 @admin.register(DailyUsage)

@@ -9,6 +9,7 @@ from django.db.models.functions import Coalesce
 
 from portal.billing import gate
 from portal.billing.models import DailyUsage, Hold
+from portal.billing.worth import worth
 from portal.jobs.models import Job
 
 
@@ -30,4 +31,5 @@ def of(job: Job) -> int:
 def cost_of(job: Job) -> dict[str, Any]:
     """What the run page shows: the job, its hold, its cost and its tokens."""
     micros, tokens = gate.spent(job)
-    return {"job": job, "hold": Hold.objects.filter(job=job).first(), "cost": micros, "tokens": tokens}
+    hold = Hold.objects.filter(job=job).first()
+    return {"job": job, "hold": hold, "cost": micros, "tokens": tokens, "worth": worth(job, micros) if hold else None}

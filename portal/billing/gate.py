@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Sum
 
 from engine.spec import JobSpec
-from portal.billing import holds, ledger, limits, quotas, standing, worst
+from portal.billing import estimates, holds, ledger, limits, quotas, standing, worst
 from portal.billing.budgets import Budget
 from portal.billing.ledger import MAX_QUANTITY
 from portal.billing.models import TOKEN_KINDS, Hold
@@ -62,8 +62,10 @@ def admit(job: Job, spec: JobSpec, budget: Budget, now: datetime) -> Hold:
     quotas.admit(job.tenant, steps * sum(tokens.values()), now)
     if over := limits.obstacle(job.tenant, needed, now):
         raise SpendingLimit([("limit", over)])
+    found = estimates.estimate(job.tenant, spec, now, STEPS_AHEAD)
+    terms = {"step_tokens": tokens, "estimate_micros": found.at_most if found.likely is None else found.likely}
     try:
-        return holds.place(job, needed, now, step_tokens=tokens, budget_micros=budget.micros, budget_tokens=budget.tokens)
+        return holds.place(job, needed, now, budget_micros=budget.micros, budget_tokens=budget.tokens, **terms)
     except holds.NotCovered as lacking:
         raise NoCredit([("credit", _no_credit(lacking.needed, lacking.available))]) from None
 

@@ -294,6 +294,7 @@ class Hold(models.Model):
     job = models.OneToOneField(Job, models.PROTECT, related_name="hold")
     micros = models.BigIntegerField(default=0, help_text="Held now.")
     step_tokens = models.JSONField(default=dict, help_text="Kind to tokens: the most that one step can use, with its evaluation.")
+    estimate_micros = models.BigIntegerField(null=True, help_text="What the job was expected to cost when it was started.")
     budget_micros = models.PositiveBigIntegerField(null=True, blank=True)
     budget_tokens = models.PositiveBigIntegerField(null=True, blank=True)
     stop_code = models.CharField(

@@ -11,6 +11,7 @@ urlpatterns = [
     path("billing/plan/", account_views.plan, name="buy-plan"),
     path("billing/portal/", account_views.portal, name="portal"),
     path("billing/limits/", account_views.spending, name="limits"),
+    path("billing/estimate/", views.estimate, name="estimate"),
     path("usage/", views.index, name="usage"),
     path("usage/daily.csv", views.download, {"what": "daily"}, name="daily-csv"),
     path("usage/entries.csv", views.download, {"what": "entries"}, name="entries-csv"),

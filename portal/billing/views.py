@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -9,15 +10,17 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from portal.billing import ledger, quotas, usage
+from portal.billing import estimates, gate, ledger, quotas, usage
 from portal.billing.chart import chart
 from portal.billing.costs import cost_of
 from portal.billing.forecast import forecast
 from portal.billing.models import MONEY, Kind
 from portal.billing.prices import current
 from portal.errors import Invalid
+from portal.jobs import catalog, door
+from portal.jobs.forms import JobForm
 from portal.pages.access import tenant_page
 from tenants.models import Tenant
 
@@ -80,6 +83,21 @@ def job_cost(request: HttpRequest, public_id: str) -> HttpResponse:
     """The run page's panel, which asks for itself again while the job is open."""
     job = get_object_or_404(request.tenant.jobs, public_id=public_id)
     return render(request, "billing/job_cost.html", cost_of(job))
+
+
+@never_cache
+@require_POST
+@tenant_page
+def estimate(request: HttpRequest) -> HttpResponse:
+    """What the job of the form, as it stands, will cost: a part of the form's page. A form that is not whole yet has none."""
+    form = JobForm(request.tenant, catalog.known_models(timezone.now()), request.POST)
+    found = None
+    if form.is_valid():
+        with suppress(Invalid):  # the form tells what is wrong when it is sent
+            order = door.check(request.tenant, form.raw(), timezone.now())
+            found = estimates.estimate(request.tenant, order.spec, timezone.now(), gate.STEPS_AHEAD)
+    free = ledger.account_of(request.tenant, timezone.now()).available_micros
+    return render(request, "billing/estimate.html", {"estimate": found, "free": free})
 
 
 @require_safe

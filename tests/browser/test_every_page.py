@@ -54,6 +54,7 @@ OWN = (
     "/rewards/{probed}/probe/",
     "/usage/",
     "/usage/?show=tokens",
+    "/billing/",
     "/prices/",
     "/settings/",
     "/settings/members/",

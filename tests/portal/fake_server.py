@@ -97,7 +97,7 @@ def application(engine: FakeEngine, player: Player, lab: Lab) -> Any:
         await player.start_new()
         headers = [(key.lower(), value) for key, value in response.headers.raw]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-        async for part in response.aiter_raw():  # a chat comes line by line
+        async for part in response.aiter_bytes():  # a chat comes line by line
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 

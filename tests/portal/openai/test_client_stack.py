@@ -88,6 +88,15 @@ def job_of(client: OpenAI, grader: dict[str, Any], **more: Any) -> Any:
     return client.fine_tuning.jobs.create(model="tiny-math", training_file=training.id, method=method, **more)
 
 
+def ended(client: OpenAI, job: str) -> Any:
+    return eventually(lambda: (found := client.fine_tuning.jobs.retrieve(job)).finished_at and found)
+
+
+def told(client: OpenAI, job: str) -> list[str]:
+    """What the job's events say, for the one who reads a failure."""
+    return [event.message for event in client.fine_tuning.jobs.list_events(job)]
+
+
 def test_the_whole_way(client: OpenAI) -> None:
     graders = client.fine_tuning.alpha.graders
     assert graders.validate(grader=PYTHON).grader.name == "exact"
@@ -100,10 +109,11 @@ def test_the_whole_way(client: OpenAI) -> None:
     assert [found.id for found in client.fine_tuning.jobs.list(metadata={"of": "the whole way"})] == [job.id]
     assert {found.id for found in client.fine_tuning.jobs.list(limit=1)} == {job.id, other.id}  # it pages by itself
 
-    done = eventually(lambda: (found := client.fine_tuning.jobs.retrieve(job.id)).finished_at and found)
-    assert (done.status, done.fine_tuned_model) == ("succeeded", f"{job.id}@4"), done.error
+    done = ended(client, job.id)
+    assert (done.status, done.fine_tuned_model) == ("succeeded", f"{job.id}@4"), told(client, job.id)
     assert done.trained_tokens and done.validation_file == held_out.id
-    assert eventually(lambda: (found := client.fine_tuning.jobs.retrieve(other.id)).finished_at and found).status == "succeeded"
+    multi = ended(client, other.id)
+    assert multi.status == "succeeded", told(client, other.id)
 
     events = list(client.fine_tuning.jobs.list_events(job.id, limit=5))
     assert len({event.id for event in events}) == len(events) > 5
@@ -151,7 +161,7 @@ def test_a_job_is_paused_resumed_and_cancelled(client: OpenAI) -> None:
     jobs.resume(job.id)
     eventually(lambda: jobs.retrieve(job.id).status in ("queued", "running") or None)
     jobs.cancel(job.id)
-    cancelled = eventually(lambda: (found := jobs.retrieve(job.id)).finished_at and found)
+    cancelled = ended(client, job.id)
     assert (cancelled.status, cancelled.fine_tuned_model) == ("cancelled", None)
 
 
