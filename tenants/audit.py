@@ -40,6 +40,9 @@ ACTIONS = {
     "job.pause": "paused the job",
     "job.resume": "resumed the job",
     "job.downloaded": "downloaded an adapter of",
+    "billing.credit": "went to buy credit",
+    "billing.plan": "went to buy the plan",
+    "billing.limits": "changed the limits of a month",
 }
 
 
