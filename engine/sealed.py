@@ -31,13 +31,14 @@ def is_sealed(text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sealer:
-    """``bearer``: the secret between portal and engine."""
+    """``bearer``: the secret between portal and engine; ``earlier``: those it has replaced, which still open what they have sealed."""
 
     bearer: str
+    earlier: tuple[str, ...] = ()
 
     def seal(self, secret: str, *, tenant: str) -> str:
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._cipher.encrypt(nonce, secret.encode(), tenant.encode())
+        sealed = nonce + self._ciphers[0].encrypt(nonce, secret.encode(), tenant.encode())
         return PREFIX + base64.urlsafe_b64encode(sealed).decode()
 
     def open(self, text: str, *, tenant: str) -> str:
@@ -46,20 +47,23 @@ class Sealer:
 
         if not is_sealed(text):
             return text
-        try:
-            sealed = base64.b64decode(text.removeprefix(PREFIX), altchars=b"-_", validate=True)
-            return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], tenant.encode()).decode()
-        except (InvalidTag, binascii.Error, ValueError) as error:
-            raise CannotOpen("was sealed for somebody else, or under another secret between portal and engine") from error
+        for cipher in self._ciphers:
+            try:
+                sealed = base64.b64decode(text.removeprefix(PREFIX), altchars=b"-_", validate=True)
+                return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], tenant.encode()).decode()
+            except (InvalidTag, binascii.Error, ValueError):
+                continue
+        raise CannotOpen("was sealed for somebody else, or under another secret between portal and engine")
 
     @cached_property
-    def _cipher(self):
+    def _ciphers(self):
         # Here, so that who only reads specs does not load it.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        return AESGCM(HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(self.bearer.encode()))
+        secrets = (self.bearer, *self.earlier)
+        return [AESGCM(HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())) for secret in secrets]
 
     def __repr__(self) -> str:
         return "Sealer()"

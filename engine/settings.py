@@ -39,6 +39,7 @@ class EngineSettings(BaseSettings):
     runtime: Path | None = None
     engine_url: str = "http://127.0.0.1:8801"
     engine_secret: SecretStr | None = None
+    engine_secret_fallbacks: SecretStr = SecretStr("")
     model: Annotated[str, Field(min_length=1)] = "tiny-math"
     device: Literal["auto", "cuda", "npu", "cpu"] = "auto"
     rollout_cores: str | None = None
@@ -195,6 +196,10 @@ class EngineSettings(BaseSettings):
         if self.engine_secret is not None:
             return self.engine_secret.get_secret_value()
         return _file_secret(self.state / "engine-secret")
+
+    def earlier_secrets(self) -> tuple[str, ...]:
+        """Bearer secrets of before, which still open what was sealed under them; they admit nobody."""
+        return tuple(part for part in (part.strip() for part in self.engine_secret_fallbacks.get_secret_value().split(",")) if part)
 
     def make_dirs(self) -> None:
         for path in (self.state, self.log_dir, self.models_dir, self.blobs_dir, self.engine_dir, self.runtime_dir):

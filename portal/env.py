@@ -46,6 +46,7 @@ class Env(BaseSettings):
     web_port: int = Field(default=8800, ge=1, le=65535)
     engine_url: str = "http://127.0.0.1:8801"
     engine_secret: SecretStr | None = None
+    engine_secret_fallbacks: Words = ()
     model: str = "tiny-math"
     redis_url: str | None = None
     database_url: str | None = Field(default=None, validation_alias="DATABASE_URL")

@@ -125,6 +125,7 @@ CELERY_BEAT_SCHEDULE = {
 
 ENGINE_URL = ENV.engine_url
 ENGINE_SECRET = ENV.engine_bearer()
+ENGINE_SECRET_FALLBACKS = ENV.engine_secret_fallbacks
 DEFAULT_MODEL = ENV.model
 METRICS_TOKEN = ENV.metrics_bearer()
 

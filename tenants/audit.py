@@ -44,6 +44,9 @@ ACTIONS = {
     "webhook.removed": "removed the webhook",
     "checkpoint.deleted": "deleted checkpoints of",
     "job.downloaded": "downloaded an adapter of",
+    "billing.credit": "went to buy credit",
+    "billing.plan": "went to buy the plan",
+    "billing.limits": "changed the limits of a month",
 }
 
 

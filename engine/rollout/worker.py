@@ -58,7 +58,7 @@ FEWEST_SEQUENCES, MOST_SEQUENCES = 256, 1024
 def _grading(settings: Any, sandbox: Sandbox, base: BaseJudge) -> GraderPool:
     """Starts nothing: the sandbox and the grading processes come up with the first job that needs them."""
     judges = {**listed(settings.judges, settings.judge_keys.get_secret_value()), BASE_JUDGE: base}
-    return GraderPool(sandbox=sandbox, judges=judges, sealer=Sealer(bearer=settings.secret()))
+    return GraderPool(sandbox=sandbox, judges=judges, sealer=Sealer(bearer=settings.secret(), earlier=settings.earlier_secrets()))
 
 
 def sequences_at_once(vocabulary: int) -> int:

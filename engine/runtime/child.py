@@ -91,7 +91,7 @@ class EngineChild:
 
 def variables(settings: EngineSettings) -> Mapping[str, str]:
     """``settings`` as the environment variables that give them back."""
-    raw = settings.model_dump(mode="json", exclude={"engine_secret", "judge_keys"}, exclude_none=True)
+    raw = settings.model_dump(mode="json", exclude={"engine_secret", "engine_secret_fallbacks", "judge_keys"}, exclude_none=True)
     return {f"MARLAAS_{name.upper()}": _text(value) for name, value in raw.items()}
 
 

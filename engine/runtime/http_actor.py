@@ -84,7 +84,7 @@ def lab_grading(settings: EngineSettings, door: ManagerDoor) -> GraderPool:
     return GraderPool(
         sandbox=Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=workers, spares=1)),
         judges={**listed(settings.judges, settings.judge_keys.get_secret_value()), BASE_JUDGE: ManagersJudge(door.judge)},
-        sealer=Sealer(bearer=settings.secret()),
+        sealer=Sealer(bearer=settings.secret(), earlier=settings.earlier_secrets()),
     )
 
 

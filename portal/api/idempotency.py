@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from cryptography.fernet import Fernet
+from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -140,8 +140,11 @@ def _answer(found: Reply, key: str) -> Response:
     return Response(data, status=found.status, headers={"Idempotent-Replayed": "true"})
 
 
-def _cipher(key: str) -> Fernet:
-    return Fernet(base64.urlsafe_b64encode(salted_hmac("portal.api.replies", key, secret=settings.SECRET_KEY, algorithm="sha256").digest()))
+def _cipher(key: str) -> MultiFernet:
+    """Seals under the secret of today; opens what an earlier one has sealed too."""
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    digests = [salted_hmac("portal.api.replies", key, secret=secret, algorithm="sha256").digest() for secret in secrets]
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(digest)) for digest in digests])
 
 
 def _form(request: Any) -> bytes:

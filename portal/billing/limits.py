@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 import structlog
 from django.core.mail import send_mail
+from django.db import transaction
 from django.db.models import Q, Sum
 from django.urls import reverse
 
 from portal.billing import ledger, money
 from portal.billing.models import Account
 from portal.errors import Invalid
+from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -21,17 +23,16 @@ log = structlog.get_logger(__name__)
 def change(tenant: Tenant, user: User, alert: int | None, stop: int | None, now: datetime) -> None:
     """In micro-units; None: off. An alert that is changed tells anew. Raises ``Forbidden``, ``Invalid``."""
     require(tenant, user, Role.ADMIN)
-    bad = [
-        (name, "must be above 0; leave it empty for none")
-        for name, value in (("alert", alert), ("stop", stop))
-        if value is not None and value <= 0
-    ]
+    given = {"alert": alert, "stop": stop}
+    bad = [(name, "must be above 0; leave it empty for none") for name, value in given.items() if value is not None and value <= 0]
     if bad:
         raise Invalid(bad)
     account = ledger.account_of(tenant, now)
-    Account.objects.filter(pk=account.pk).exclude(alert_micros=alert).update(alerted_month="")
-    Account.objects.filter(pk=account.pk).update(alert_micros=alert, stop_micros=stop)
-    log.info("spending_limits_changed", tenant=tenant.public_id, alert=alert, stop=stop, by=user.email)
+    with transaction.atomic():
+        Account.objects.filter(pk=account.pk).exclude(alert_micros=alert).update(alerted_month="")
+        Account.objects.filter(pk=account.pk).update(alert_micros=alert, stop_micros=stop)
+        words = {name: "off" if value is None else money.shown(value) for name, value in given.items()}
+        audit.record(tenant, user, "billing.limits", **words)
 
 
 def typed(micros: int | None) -> str:

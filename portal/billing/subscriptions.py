@@ -13,6 +13,7 @@ from portal.billing.stripe_client import Refused, Stripe, Subscribed, Unreachabl
 from portal.billing.stripe_customers import customer_of, tenant_of
 from portal.billing.topups import NotNow
 from portal.errors import Conflict, Invalid
+from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -37,6 +38,7 @@ def choose(stripe: Stripe | None, tenant: Tenant, user: User, plan_key: str, bac
         raise NotNow([("plan", "plans cannot be bought on this installation; ask your operator")])
     if live(tenant):
         raise Conflict([("plan", "you have a subscription already; change it in Stripe's customer portal")])
+    audit.record(tenant, user, "billing.plan", plan.key, name=plan.name)
     try:
         customer = customer_of(stripe, tenant, now)
         return stripe.sell_plan(customer=customer, reference=tenant.public_id, price=plan.stripe_price, back=back).url

@@ -13,6 +13,7 @@ from portal.billing.models import SourceType, TopUp
 from portal.billing.stripe_client import Refused, Session, Stripe, Unreachable
 from portal.billing.stripe_customers import customer_of
 from portal.errors import Conflict, Invalid
+from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -38,7 +39,9 @@ def buy(stripe: Stripe | None, tenant: Tenant, user: User, micros: int, back: st
         raise Invalid([("amount", str(error))]) from None
     if not LEAST <= micros <= MOST:
         raise Invalid([("amount", f"must lie between {money.shown(LEAST)} and {money.shown(MOST)}")])
-    topup = TopUp.objects.create(tenant=tenant, micros=micros, currency=settings.CURRENCY, bought_by=user, created_at=now)
+    with transaction.atomic():
+        topup = TopUp.objects.create(tenant=tenant, micros=micros, currency=settings.CURRENCY, bought_by=user, created_at=now)
+        audit.record(tenant, user, "billing.credit", topup, name=money.shown(micros))
     try:
         session = stripe.sell_credit(
             customer=customer_of(stripe, tenant, now),

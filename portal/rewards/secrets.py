@@ -22,7 +22,7 @@ def sealed(tenant_id: str, grader: dict[str, Any], problems: list[tuple[str, str
 
 
 def _own(tenant_id: str, secret: str, problems: list[tuple[str, str]], path: str) -> str:
-    sealer = Sealer(bearer=settings.ENGINE_SECRET)
+    sealer = Sealer(bearer=settings.ENGINE_SECRET, earlier=settings.ENGINE_SECRET_FALLBACKS)
     if not is_sealed(secret):
         return sealer.seal(secret, tenant=tenant_id)
     try:

@@ -37,6 +37,14 @@ def test_another_key_does_not_open_it():
         Sealer(bearer="another").open(OURS.seal(SECRET, tenant="ten_a"), tenant="ten_a")
 
 
+def test_a_secret_that_was_replaced_still_opens_what_it_sealed_and_seals_no_more():
+    new = Sealer(bearer="the new one", earlier=("one before", OURS.bearer))
+    assert new.open(OURS.seal(SECRET, tenant="ten_a"), tenant="ten_a") == SECRET
+    assert Sealer(bearer="the new one").open(new.seal(SECRET, tenant="ten_a"), tenant="ten_a") == SECRET
+    with pytest.raises(CannotOpen):
+        new.open(OURS.seal(SECRET, tenant="ten_a"), tenant="ten_b")
+
+
 @pytest.mark.parametrize("text", [PREFIX, PREFIX + "!", PREFIX + "AAAA", PREFIX + "A" * 80])
 def test_garbage_is_refused_and_raises_nothing_else(text):
     with pytest.raises(CannotOpen):

@@ -108,3 +108,10 @@ def test_the_name_of_the_base_model_as_a_judge_is_taken(monkeypatch):
 
     with pytest.raises(SettingsError, match="base always means the base model itself"):
         settings.load()
+
+
+def test_earlier_secrets_are_written_with_commas_and_shown_to_nobody(monkeypatch):
+    monkeypatch.setenv("MARLAAS_ENGINE_SECRET_FALLBACKS", "first, second,")
+    loaded = settings.load()
+    assert loaded.earlier_secrets() == ("first", "second")
+    assert "first" not in repr(loaded)

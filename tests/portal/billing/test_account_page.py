@@ -170,6 +170,19 @@ def test_the_stop_refuses_new_jobs_and_pauses_running_ones_at_a_step(world: Worl
     create_job(world.sums, world.alice, world.order(), NOW)
 
 
+def test_who_bought_and_who_limited_stands_in_the_audit_log(world: World, stripe: Stripe, fake: FakeStripe) -> None:
+    client = world.client(world.alice)
+    client.post("/billing/credit/", {"amount": "50"})
+    client.post("/billing/plan/", {"plan": plan(fake).key})
+    client.post("/billing/limits/", {"alert": "", "stop": "20"})
+    found = {row.action: (row.actor, row.target_name, row.details) for row in world.sums.audit.filter(action__startswith="billing.")}
+    assert found == {
+        "billing.credit": (world.alice, "50.00 USD", {}),
+        "billing.plan": (world.alice, "Pro", {}),
+        "billing.limits": (world.alice, "", {"alert": "off", "stop": "20.00 USD"}),
+    }
+
+
 def test_the_next_month_is_free_of_the_last_ones_stop(world: World) -> None:
     account(world.sums, 100_000_000)
     limits.change(world.sums, world.alice, None, 5_000_000, NOW)
