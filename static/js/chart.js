@@ -33,6 +33,7 @@ export class Chart {
     this.stage.addEventListener("keydown", (event) => this.#key(event));
     this.stage.addEventListener("blur", () => this.#point(null));
     this.table?.addEventListener("toggle", () => this.#fillTable());
+    figure.querySelector(".chart-png")?.addEventListener("click", () => this.#save());
     new ResizeObserver(() => this.#resize()).observe(this.stage);
     new IntersectionObserver((entries) => this.#see(entries.at(-1).isIntersecting), { rootMargin: "300px" }).observe(this.stage);
     document.addEventListener("themechange", () => this.#rebuild());
@@ -52,9 +53,13 @@ export class Chart {
     if (grewBy) this.#fillTable();
   }
 
-  /** The plot as a PNG data address. */
-  image() {
-    return this.plot?.ctx.canvas.toDataURL("image/png") ?? null;
+  /** The plot as it stands, as a file. */
+  #save() {
+    this.plot?.ctx.canvas.toBlob((blob) => {
+      const link = el("a", { href: URL.createObjectURL(blob), download: `${this.figure.dataset.chart}.png` });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
   }
 
   #see(seen) {

@@ -168,8 +168,10 @@ async function command(event) {
 
 /** The wish is written down; that the engine has taken it is an event, and only that changes what the page says of the job. */
 function asked(action) {
-  if (action === "resume" || state.request) return;
-  $("#run-request").hidden = false;
+  if (action === "resume" || state.request || state.ended || (action === "pause" && state.state === "paused")) return;
+  const box = $("#run-request");
+  box.dataset.asked = action;
+  box.hidden = false;
   write("#run-request-text", `${action === "pause" ? "Pause" : "Stop"} requested. The engine has not acknowledged it yet.`);
 }
 

@@ -28,9 +28,15 @@ function showPhase(state) {
   write("#run-phase", title);
   write("#run-why", why);
   Object.assign($("#run-now").dataset, { phase: state.phase.name, state: state.state });
-  const request = state.request;
-  $("#run-request").hidden = !request;
-  if (request) write("#run-request-text", `${requestText(request.kind)} Acknowledged ${clock(request.at)}, at step ${count(state.version)}.`);
+  showRequest(state);
+}
+
+/** Requested (by this page), acknowledged (by the engine's event), and then over: the three are told apart. */
+function showRequest({ request, ended, state, version }) {
+  const box = $("#run-request");
+  if (request || ended || (state === "paused" && box.dataset.asked === "pause")) delete box.dataset.asked;
+  box.hidden = !request && !box.dataset.asked;
+  if (request) write("#run-request-text", `${requestText(request.kind)} Acknowledged ${clock(request.at)}, at step ${count(version)}.`);
 }
 
 const requestText = (kind) => (kind === "pause" ? "Pause requested. The running step commits first, then the job holds." : "Stop requested. Generation is aborted; a training step that has started still commits.");

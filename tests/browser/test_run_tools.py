@@ -146,6 +146,14 @@ def test_keys_lead_to_pages_but_not_while_somebody_types(visit: Visit) -> None:
     assert page.url.endswith("/jobs/")
 
 
+def test_a_chart_is_saved_as_a_picture(visit: Visit, job: str) -> None:
+    page = open_run(visit, job)
+    page.click("[data-chart=reward] .chart-table summary")
+    with page.expect_download() as download:
+        page.click("[data-chart=reward] .chart-png")
+    assert download.value.suggested_filename == "reward.png"
+
+
 def test_what_is_marked_in_the_list_is_compared(visit: Visit, alice: Person, job: str) -> None:
     other = alice.job(steps=3, name="Second")
     page = visit("/jobs/")
