@@ -22,6 +22,7 @@ router.register("invitations", accounts.Invitations, basename="invitation")
 router.register("tokens", accounts.Tokens, basename="token")
 router.register("audit", accounts.Audit, basename="audit")
 router.register("billing/entries", billing.Entries, basename="billing-entry")
+router.register("billing/invoices", billing.Invoices, basename="billing-invoice")
 
 v1 = [
     path("tokens/report/", accounts.LeakReport.as_view(), name="token-report"),  # before the router's tokens/<id>/

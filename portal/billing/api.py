@@ -15,8 +15,9 @@ from rest_framework.response import Response
 
 from portal.api.auth import tenant_of
 from portal.api.views import REFUSED, documented
-from portal.billing import ledger, prices, quotas, usage
-from portal.billing.models import Entry
+from portal.billing import ledger, prices, quotas, standing, usage
+from portal.billing.forecast import forecast
+from portal.billing.models import Entry, Invoice
 from portal.errors import Invalid
 
 _BY = ("day", "source", "model", "kind")
@@ -39,14 +40,56 @@ class HoldOut(serializers.Serializer):
     stop_reason = serializers.CharField()
 
 
+class StandingOut(serializers.Serializer):
+    stage = serializers.ChoiceField(["fine", "grace", "no_new_jobs", "stopped"])
+    since = serializers.DateTimeField(allow_null=True, help_text="When a payment first failed.")
+    no_new_jobs_at = serializers.DateTimeField(allow_null=True)
+    stops_at = serializers.DateTimeField(allow_null=True, help_text="From then on running jobs pause after the step that runs.")
+    reason = serializers.CharField()
+
+
+class ForecastOut(serializers.Serializer):
+    spent_micros = serializers.IntegerField(source="spent")
+    a_day_micros = serializers.IntegerField(source="a_day", help_text="The pace of the last days that are over.")
+    month_end_micros = serializers.IntegerField(source="month_end")
+
+
 class BillingOut(serializers.Serializer):
     currency = serializers.CharField()
+    payments = serializers.BooleanField(help_text="Whether credit can be bought; else operators grant it.")
     balance_micros = serializers.IntegerField()
+    credit_line_micros = serializers.IntegerField(help_text="How far below 0 the balance may go.")
     held_micros = serializers.IntegerField()
     available_micros = serializers.IntegerField()
     plan = serializers.CharField()
     quotas = QuotaOut(many=True)
     holds = HoldOut(many=True)
+    standing = StandingOut()
+    forecast = ForecastOut()
+    alert_micros = serializers.IntegerField(allow_null=True, help_text="A month that costs so much is told by mail.")
+    stop_micros = serializers.IntegerField(allow_null=True, help_text="Before a month costs more, jobs pause.")
+
+
+class InvoiceOut(serializers.ModelSerializer):
+    """Amounts are in the currency's smallest unit. A line with ``overage`` has whole micro-units as its quantity."""
+
+    id = serializers.CharField(source="invoice_id")
+
+    class Meta:
+        model = Invoice
+        fields = (
+            "id",
+            "number",
+            "status",
+            "currency",
+            "total_minor",
+            "paid_minor",
+            "lines",
+            "page_url",
+            "pdf_url",
+            "created_at",
+            "failed_at",
+        )
 
 
 class UsedOut(serializers.Serializer):
@@ -71,7 +114,7 @@ class EntryOut(serializers.ModelSerializer):
         model = Entry
         fields = (
             *("id", "at", "source_type", "source", "step", "attempt", "kind", "model", "quantity", "price_micros", "amount_micros"),
-            *("reason", "reverses"),
+            *("reason", "reverses", "told_hour", "overage_micros"),
         )
 
 
@@ -96,12 +139,18 @@ class Billing(GenericAPIView):
         account = ledger.account_of(tenant, now)
         answer = {
             "currency": settings.CURRENCY,
+            "payments": bool(settings.STRIPE_KEY),
             "balance_micros": account.balance_micros,
+            "credit_line_micros": account.credit_line_micros,
             "held_micros": account.held_micros,
             "available_micros": account.available_micros,
             "plan": account.plan.key,
             "quotas": quotas.uses(tenant, now),
             "holds": tenant.holds.filter(closed_at=None).select_related("job"),
+            "standing": standing.of(tenant, now),
+            "forecast": forecast(tenant, now),
+            "alert_micros": account.alert_micros,
+            "stop_micros": account.stop_micros,
         }
         return Response(BillingOut(answer).data)
 
@@ -130,6 +179,18 @@ class Entries(mixins.ListModelMixin, viewsets.GenericViewSet):
 
     def get_queryset(self) -> Any:
         return tenant_of(self.request).entries.all()
+
+
+@extend_schema_view(list=documented(InvoiceOut(many=True), REFUSED))
+class Invoices(mixins.ListModelMixin, viewsets.GenericViewSet):
+    """Invoices of paid plans, newest first."""
+
+    noun = "billing"
+    serializer_class = InvoiceOut
+    queryset = Invoice.objects.none()
+
+    def get_queryset(self) -> Any:
+        return tenant_of(self.request).invoices.exclude(status="draft")
 
 
 class Prices(GenericAPIView):

@@ -112,6 +112,21 @@ def test_a_stranger_sees_nothing_of_it(world: World, stripe: Stripe, fake: FakeS
     assert "M-0001" not in shown and "not paid yet" not in shown
 
 
+def test_programs_read_the_same(world: World, stripe: Stripe, fake: FakeStripe, clock: Clock) -> None:
+    subscription = subscribe(stripe, fake, world, clock)
+    fake.pays[fake.customer(world.sums.public_id)["id"]] = False
+    fake.finalize(fake.end_period(subscription)["id"])
+    deliver(fake, stripe, NOW)
+    api = world.api(world.alice)
+    told = api.get("/api/v1/billing/").json()
+    assert (told["payments"], told["credit_line_micros"], told["standing"]["stage"]) == (True, 10_000_000, "stopped")
+    assert told["forecast"]["spent_micros"] == 0 and told["stop_micros"] is None
+    newest, first = api.get("/api/v1/billing/invoices/").json()["results"]
+    assert (newest["status"], newest["total_minor"], first["status"]) == ("open", 4900, "paid")
+    assert [line["overage"] for line in newest["lines"]] == [False, True]
+    assert world.api(world.charlie).get("/api/v1/billing/invoices/").json()["results"] == []
+
+
 # --- limits ---------------------------------------------------------------------------------------------------------------------
 
 
