@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, ClassVar
 
 from django.http import Http404, HttpResponse
@@ -21,7 +22,7 @@ from portal.api.auth import granted, tenant_of
 from portal.api.idempotency import OncePerKey
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
-from portal.jobs import catalog
+from portal.jobs import bundle, catalog, rollouts
 from portal.jobs import evaluation as evaluations
 from portal.jobs.downloads import adapter_response
 from portal.jobs.live import MAX_EVENTS, events_after
@@ -55,6 +56,16 @@ _CHANGE = OpenApiParameter("change", str, enum=evaluations.CHANGES, description=
 _OFFSET = OpenApiParameter("offset", int)
 _ROWS = OpenApiParameter("limit", int, description="At most 1000 rows.")
 _LIMIT = OpenApiParameter("limit", int, description=f"At most {MAX_EVENTS}.")
+_COMPLETIONS = [
+    *(OpenApiParameter(name, int) for name in rollouts.WHOLE if name != "limit"),
+    *(OpenApiParameter(name, float) for name in ("reward_min", "reward_max")),
+    OpenApiParameter("finish", str, enum=list(rollouts.ENDINGS)),
+    OpenApiParameter("text", str, description="In prompts, completions and what tools said; blind to case."),
+    OpenApiParameter("kept", str, enum=list(rollouts.KEPT)),
+    OpenApiParameter("every", bool, description="All steps from `version` down; `next` of the answer is the version to go on with."),
+    OpenApiParameter("tokens", bool, description="With token ids and log-probabilities."),
+    OpenApiParameter("limit", int, description=f"At most {rollouts.MOST_GROUPS} groups."),
+]
 
 
 @extend_schema_view(list=documented(shapes.JobOut(many=True), REFUSED), retrieve=documented(shapes.JobOut, MISSING))
@@ -123,6 +134,32 @@ class Jobs(TenantViews):
         except gateway.EngineRefused as refused:
             raise Http404(str(refused)) from refused
 
+    @documented(OpenApiTypes.OBJECT, {**MISSING, 503: shapes.ErrorOut}, parameters=_COMPLETIONS)
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def rollouts(self, request: Request, public_id: str) -> Response:
+        """Completions of a step, in whole groups with advantages; with `every` the newest of all steps up to `version`."""
+        job, asked = self.get_object(), request.query_params
+        wanted = {name: _number(request, name, 0) for name in rollouts.WHOLE if name in asked}
+        wanted |= {name: _decimal(request, name) for name in ("reward_min", "reward_max") if name in asked}
+        wanted |= {name: asked[name][:200] for name in ("finish", "text") if name in asked}
+        wanted |= {name: asked[name] == "true" for name in ("every", "tokens") if name in asked}
+        wanted["limit"] = min(max(1, wanted.get("limit", 10)), rollouts.MOST_GROUPS)
+        if (kept := asked.get("kept", "all")) not in rollouts.KEPT:
+            raise exceptions.ValidationError({"kept": [f"choose among {', '.join(rollouts.KEPT)}"]})
+        try:
+            return Response(gateway.engine().groups(job.public_id, kept=kept, **wanted))
+        except gateway.EngineRefused as refused:
+            raise Http404(str(refused)) from refused
+
+    @documented(OpenApiTypes.OBJECT, MISSING)
+    @action(detail=True, methods=["get"], pagination_class=None, url_path=r"bundles/(?P<version>[0-9]{1,7})")
+    def bundle(self, request: Request, public_id: str, version: str) -> Response:
+        """How a committed version came to be: hashes, seed, software, weights and lineage."""
+        job = self.get_object()
+        if not 1 <= int(version) <= job.version:
+            raise Http404(f"{job.public_id} has no version {version}")
+        return Response(bundle.of(job, int(version)))
+
     @documented(shapes.DoctorOut, MISSING)
     @action(detail=True, methods=["get"], pagination_class=None)
     def doctor(self, request: Request, public_id: str) -> Response:
@@ -157,6 +194,16 @@ class Me(GenericAPIView):
         scopes = sorted(granted(request))
         answer = {"email": request.user.email, "tenant": {"id": tenant.public_id, "name": tenant.name}, "role": role, "scopes": scopes}
         return Response(shapes.MeOut({**answer, "token": token}).data)
+
+
+def _decimal(request: Request, name: str) -> float:
+    try:
+        value = float(request.query_params[name])
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise exceptions.ValidationError({name: ["must be a finite number"]})
+    return value
 
 
 def _number(request: Request, name: str, default: int) -> int:

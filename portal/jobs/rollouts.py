@@ -17,6 +17,8 @@ from portal.jobs.models import Job
 from portal.jobs.query import decimal, text, whole
 
 GROUPS_PER_PAGE = 8
+MOST_GROUPS = 100
+WHOLE = ("version", "row", "sample", "length_min", "length_max", "offset", "limit")
 DIFF_CHARACTERS = 20_000
 ENDINGS = {
     "stop": "The model ended it",

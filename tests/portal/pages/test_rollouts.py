@@ -78,6 +78,17 @@ def test_what_a_tool_said_is_no_token_of_the_model(world: World, engine: FakeEng
     assert "0.3 s" in answer.content.decode()
 
 
+def test_programs_get_the_same_groups(world: World, job) -> None:
+    api = world.api(world.alice)
+    found = api.get(f"/api/v1/jobs/{job.public_id}/rollouts/?version=1&row=3&tokens=true").json()
+    assert [group["row"] for group in found["groups"]] == [3]
+    assert len(found["groups"][0]["completions"][0]["logprobs"]) > 0
+    refused = api.get(f"/api/v1/jobs/{job.public_id}/rollouts/?reward_min=much")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "reward_min")
+    assert api.get(f"/api/v1/jobs/{job.public_id}/rollouts/?version=99").status_code == 404
+    assert world.api(world.charlie).get(f"/api/v1/jobs/{job.public_id}/rollouts/").status_code == 404
+
+
 class Bytes:
     """A tokenizer of bytes, whose single tokens may be half of a character."""
 
