@@ -178,6 +178,21 @@ class AccountAdmin(ModelAdmin):
 
 @admin.register(Hold)
 class HoldAdmin(ReadOnly):
+    """A job's own page here sets what it was billed beside how long it had the devices."""
+
+    fields = (
+        "job",
+        "tenant",
+        "micros",
+        "estimate",
+        "cost",
+        "rollout_seconds",
+        "train_seconds",
+        "per_device_hour",
+        "stop_code",
+        "stop_reason",
+    )
+    readonly_fields = fields
     list_display = (
         "job",
         "tenant",
@@ -196,6 +211,19 @@ class HoldAdmin(ReadOnly):
     @admin.display
     def estimate(self, hold: Hold) -> str:
         return "" if hold.estimate_micros is None else money.shown(hold.estimate_micros)
+
+    @admin.display
+    def rollout_seconds(self, hold: Hold) -> str:
+        return f"{costs.device_seconds(hold.job)[0]:,.1f}"
+
+    @admin.display
+    def train_seconds(self, hold: Hold) -> str:
+        return f"{costs.device_seconds(hold.job)[1]:,.1f}"
+
+    @admin.display(description="billed for an hour of both")
+    def per_device_hour(self, hold: Hold) -> str:
+        seconds = sum(costs.device_seconds(hold.job))
+        return money.shown(round(costs.of(hold.job) * 3600 / seconds)) if seconds else ""
 
     @admin.display(description="cost so far")
     def cost(self, hold: Hold) -> str:

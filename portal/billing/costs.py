@@ -33,3 +33,13 @@ def cost_of(job: Job) -> dict[str, Any]:
     micros, tokens = gate.spent(job)
     hold = Hold.objects.filter(job=job).first()
     return {"job": job, "hold": hold, "cost": micros, "tokens": tokens, "worth": worth(job, micros) if hold else None}
+
+
+def device_seconds(job: Job) -> tuple[float, float]:
+    """(rollout, training) seconds of the committed steps: how long each device had work of this job. Rollouts of several jobs overlap."""
+    found = job.events.filter(kind="step").values_list("data__seconds__rollout", "data__seconds__train")
+    rollout, train = 0.0, 0.0
+    for of_rollout, of_train in found:
+        rollout += of_rollout or 0.0
+        train += of_train or 0.0
+    return rollout, train

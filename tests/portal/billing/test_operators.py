@@ -15,7 +15,8 @@ from portal import env
 from portal.billing import ledger, money
 from portal.billing.models import Account, Entry, Plan, Price
 from tenants.models import User
-from tests.portal.billing.books import account, line
+from tests.portal.billing.books import STEP_MICROS, Run, account, line
+from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import NOW, World
 
 
@@ -77,6 +78,15 @@ def test_entries_and_prices_can_be_looked_at_and_not_changed(world: World, opera
         assert operator.post(f"{path}/delete/", {"post": "yes"}).status_code == 403
     for page in ("entry", "price", "plan", "quotaoverride", "account", "hold", "dailyusage"):
         assert operator.get(f"/admin/billing/{page}/").status_code == 200
+
+
+def test_the_operator_sees_what_a_job_was_billed_for_an_hour_of_the_devices(world: World, operator: Client, engine: FakeEngine) -> None:
+    account(world.sums, 100_000_000)
+    run = Run(world, engine)
+    run.step(1, seconds={"rollout": 1.5, "train": 0.3})
+    run.store()
+    shown = operator.get(f"/admin/billing/hold/{run.hold.pk}/change/").content.decode()
+    assert money.shown(round(STEP_MICROS * 3600 / 1.8)) in shown and "Rollout seconds" in shown
 
 
 def test_a_new_price_holds_from_a_moment_ahead_and_says_who_set_it(world: World, operator: Client) -> None:
