@@ -14,7 +14,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm
 from unfold.widgets import UnfoldAdminEmailInputWidget, UnfoldAdminPasswordWidget
 
 from tenants import tokens
-from tenants.models import ApiToken, Membership, Tenant, User
+from tenants.models import ApiToken, AuditEntry, Invitation, Membership, Tenant, User
 from tenants.records import ReadOnly
 
 admin.site.unregister(Group)
@@ -80,3 +80,18 @@ class ApiTokenAdmin(ReadOnly):
     def revoke(self, request: HttpRequest, chosen: QuerySet[ApiToken]) -> None:
         revoked = sum(tokens.revoke(token, timezone.now()) for token in chosen)
         self.message_user(request, f"{revoked} revoked.")
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadOnly):
+    list_display = ("email", "tenant", "role", "created_at", "expires_at", "accepted_at", "withdrawn_at")
+    search_fields = ("email", "tenant__name")
+    exclude = ("secret_hash",)
+    list_select_related = ("tenant",)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnly):
+    list_display = ("at", "tenant", "action", "actor_email", "operator_email", "target", "address")
+    search_fields = ("tenant__name", "actor_email", "target", "action")
+    list_select_related = ("tenant",)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from tenants import origin
+from tenants import origin, walls_rows
 from tenants.models import AuditEntry, Tenant, User
 
 DETAIL_CHARACTERS = 200
@@ -56,6 +56,13 @@ def record(tenant: Tenant, user: User | None, action: str, target: Any = None, *
     ``details`` are short facts, never a secret: old and new role, scopes, a count.
     """
     here = origin.current()
+    with walls_rows.inside(tenant.pk):  # a person of one organisation may have founded, joined or left another
+        return _write(tenant, user, action, target, name, details, here)
+
+
+def _write(
+    tenant: Tenant, user: User | None, action: str, target: Any, name: str, details: dict[str, Any], here: origin.Origin
+) -> AuditEntry:
     return tenant.audit.create(
         at=timezone.now(),
         action=action,

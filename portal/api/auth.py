@@ -8,7 +8,7 @@ from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import authentication, exceptions, permissions
 
-from tenants import origin, tokens
+from tenants import origin, tokens, walls_rows
 from tenants.access import closed
 from tenants.addresses import client_address
 from tenants.models import Role
@@ -25,10 +25,12 @@ class TokenAuthentication(authentication.BaseAuthentication):
             return None
         try:
             address = client_address(request._request)
-            access = tokens.check(header[1] if len(header) == 2 else "", timezone.now(), address=address)
+            with walls_rows.everything():
+                access = tokens.check(header[1] if len(header) == 2 else "", timezone.now(), address=address)
         except tokens.BadToken as error:
             raise exceptions.AuthenticationFailed(str(error), code=f"token_{error.code}") from None
         request._request.tenant = access.tenant
+        walls_rows.enter(access.tenant.pk)
         origin.add(token_id=access.token.token_id)
         return access.user, access
 

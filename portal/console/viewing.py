@@ -6,6 +6,7 @@ The operator is no member, so every action refuses him by itself (``tenants.acce
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,9 +18,11 @@ from django.utils import timezone
 from django.utils.decorators import sync_and_async_middleware
 
 from portal.console.access import may_operate
+from tenants import walls_rows
 from tenants.models import Role, Tenant
 
 SESSION_KEY = "operator_viewing"
+OPERATORS = ("/console/", "/admin/", "/metrics")
 LASTS = timedelta(minutes=30)
 
 
@@ -39,14 +42,23 @@ def middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequ
 
         async def view(request: HttpRequest) -> Any:
             await sync_to_async(attach)(request)
-            return await get_response(request)
+            with rows_of(request):
+                return await get_response(request)
     else:
 
         def view(request: HttpRequest) -> Any:
             attach(request)
-            return get_response(request)
+            with rows_of(request):
+                return get_response(request)
 
     return view
+
+
+def rows_of(request: HttpRequest) -> AbstractContextManager[None]:
+    """Which rows exist for this request: those of its tenant, except under the operators' paths. A token's tenant comes later."""
+    if request.tenant is None or request.path_info.startswith(OPERATORS):
+        return walls_rows.everything()
+    return walls_rows.inside(request.tenant.pk)
 
 
 def begin(request: HttpRequest, tenant: Tenant, reason: str, now: datetime) -> None:

@@ -11,6 +11,7 @@ import pytest
 from portal import gateway
 from tests.portal import world as worlds
 from tests.portal.fake_engine import FakeEngine
+from tests.support import app_role
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +22,13 @@ def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> No
     for connection in connections.all():
         if connection.vendor == "sqlite":
             connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("db") / "test.sqlite3")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """On PostgreSQL the tests are the role that the portal has in production."""
+    with django_db_blocker.unblock(), app_role.worn():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.portal.fixtures import alone, django_db_modify_db_settings, engine, world
+from tests.portal.fixtures import alone, django_db_modify_db_settings, django_db_setup, engine, world
 
-__all__ = ("alone", "django_db_modify_db_settings", "engine", "world")
+__all__ = ("alone", "django_db_modify_db_settings", "django_db_setup", "engine", "world")
