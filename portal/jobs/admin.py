@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from portal.jobs.models import EngineCursor, EngineModel, Job, JobCommand, JobEvent, JobSubmission
+from portal.jobs.models import Checkpoint, EngineCursor, EngineModel, Job, JobCommand, JobEvent, JobSubmission
 from tenants.records import ReadOnly
 
 
@@ -44,3 +44,10 @@ class EngineCursorAdmin(ReadOnly):
 @admin.register(EngineModel)
 class EngineModelAdmin(ReadOnly):
     list_display = ("name", "updated_at")
+
+
+@admin.register(Checkpoint)
+class CheckpointAdmin(ReadOnly):
+    list_display = ("job", "version", "kept_by", "kept_at")
+    search_fields = ("job__public_id",)
+    list_select_related = ("job", "kept_by")
