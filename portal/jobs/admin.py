@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from portal.jobs.models import Checkpoint, EngineCursor, EngineModel, Job, JobCommand, JobEvent, JobSubmission
+from portal.jobs.models import Checkpoint, EngineCursor, EngineModel, Job, JobCommand, JobEvent, JobSubmission, StepChunk
 from tenants.records import ReadOnly
 
 
@@ -51,3 +51,10 @@ class CheckpointAdmin(ReadOnly):
     list_display = ("job", "version", "kept_by", "kept_at")
     search_fields = ("job__public_id",)
     list_select_related = ("job", "kept_by")
+
+
+@admin.register(StepChunk)
+class StepChunkAdmin(ReadOnly):
+    list_display = ("job", "__str__")
+    search_fields = ("job__public_id",)
+    list_select_related = ("job",)
