@@ -6,6 +6,7 @@ const form = $("#playground");
 const panes = [...document.querySelectorAll("[data-pane]")];
 const token = form?.elements.csrfmiddlewaretoken?.value;
 const error = $("#playground-error");
+const rowField = $("#playground-item"); // not form.elements.item, which is the collection's own method
 let running = null; // the AbortController of the answers under way
 let row = null; // the row that the prompt was taken from, while it is unchanged
 
@@ -50,8 +51,8 @@ async function ask() {
     item = itemOf();
   } catch (refused) {
     complain(`The row is no JSON object: ${refused.message}`);
-    form.elements.item.closest("details").open = true;
-    form.elements.item.focus();
+    rowField.closest("details").open = true;
+    rowField.focus();
     return;
   }
   running = new AbortController();
@@ -87,7 +88,7 @@ function orderOf() {
 
 /** The row for the reward, or null where nothing is to be graded. */
 function itemOf() {
-  const text = form.elements.item?.value.trim();
+  const text = rowField?.value.trim();
   if (!text) return null;
   const item = JSON.parse(text);
   if (item === null || typeof item !== "object" || Array.isArray(item)) throw new Error("write it as {\"answer\": \"42\"}");
@@ -184,7 +185,7 @@ function show(found) {
   const turns = found.messages.filter((message) => message.role !== "system");
   form.elements.system.value = system.map((message) => message.content).join("\n\n");
   form.elements.prompt.value = turns.map((message) => message.content).join("\n\n");
-  form.elements.item.value = JSON.stringify(found.item);
+  rowField.value = JSON.stringify(found.item);
   row = found;
   const answer = found.item.answer === undefined ? "" : `, whose answer is ${JSON.stringify(found.item.answer)}`;
   write("#playground-row-note", `Row ${found.row}, ${found.split === "eval" ? "held out" : "of the training rows"}${answer}.`);
