@@ -148,7 +148,7 @@ async function answer(pane, order, item, signal) {
 }
 
 function figures(usage, ended, first, all) {
-  const parts = usage ? [`${usage.completion_tokens} tokens`] : [];
+  const parts = usage ? [`${usage.completion_tokens} token${usage.completion_tokens === 1 ? "" : "s"}`] : [];
   if (first !== null) parts.push(`first after ${(first / 1000).toFixed(2)} s`);
   parts.push(`${(all / 1000).toFixed(2)} s`, ended === "length" ? "cut at the longest" : "ended by itself");
   return parts.join(" · ");
