@@ -8,6 +8,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime import names
 from engine.runtime.http_actor import HttpActor
@@ -33,13 +34,25 @@ class Actors:
         """Start all of them at once; sampler and trainer load in parallel. ``sandbox``: see ``sandbox_check``."""
         settings = self._settings
         for replica in range(settings.rollout_replicas):
-            self._create(names.rollout(replica), RolloutActor, settings, replica, self._factories.rollout, accelerators=self._share())
+            name, where = names.rollout(replica), self._anywhere(replica)
+            self._create(name, RolloutActor, settings, replica, self._factories.rollout, accelerators=self._share(), where=where)
         for group in range(settings.train_groups):
             for rank in range(settings.train_ranks):
-                name = names.train(group, rank)
-                self._create(name, TrainActor, settings, rank, self._factories.train, name, accelerators=self._share())
-        self._create(names.MANAGER, ManagerActor, settings, sandbox)
-        self._create(names.HTTP, HttpActor, settings)
+                name, where = names.train(group, rank), self._anywhere(group + rank)
+                self._create(name, TrainActor, settings, rank, self._factories.train, name, accelerators=self._share(), where=where)
+        # Here, where the state folder is and the portal calls.
+        here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
+        self._create(names.MANAGER, ManagerActor, settings, sandbox, where=here)
+        self._create(names.HTTP, HttpActor, settings, where=here)
+
+    def _anywhere(self, number: int) -> Any:
+        """What computes may lie on any node, and goes to another when its own is lost. Accelerators decide by themselves; where there are
+        none, numbers go round the nodes, since Ray would put what asks for nothing anywhere, all in one place too.
+        """
+        if self._settings.device_profile().ray_resource is not None:
+            return "SPREAD"
+        nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
+        return NodeAffinitySchedulingStrategy(node_id=nodes[number % len(nodes)], soft=True)
 
     def _share(self) -> float:
         """Accelerators per process: a whole one, or a part where there are fewer than processes (sampler and trainer on one card)."""
@@ -50,7 +63,7 @@ class Actors:
         wanted = self._settings.rollout_replicas + self._settings.train_groups * self._settings.train_ranks
         return 1.0 if present >= wanted else present / wanted
 
-    def _create(self, name: str, kind: type, *args: Any, accelerators: float = 0.0) -> None:
+    def _create(self, name: str, kind: type, *args: Any, where: Any, accelerators: float = 0.0) -> None:
         self._remove_old(name)
         actor = ray.remote(kind).options(
             name=name,
@@ -61,6 +74,7 @@ class Actors:
             max_task_retries=0,
             max_concurrency=10_000,
             enable_task_events=False,
+            scheduling_strategy=where,
             **self._settings.device_profile().ray_options(accelerators),
         )
         self._handles[name] = actor.remote(*args)

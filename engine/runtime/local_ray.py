@@ -18,6 +18,7 @@ from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray._raylet import AuthenticationTokenLoader, Config
 
+from engine.runtime.cluster import joined_address
 from engine.runtime.names import NAMESPACE
 from engine.settings import REPOSITORY, EngineSettings
 
@@ -119,5 +120,6 @@ class JoinedRay:
 
 
 def start_or_join(settings: EngineSettings, tag: str) -> LocalRay | JoinedRay:
-    address = os.environ.get("RAY_ADDRESS")
+    """Raises ``StartFailed``: see ``cluster.joined_address``."""
+    address = joined_address(os.environ, production=settings.production)
     return JoinedRay(address, tag) if address else LocalRay.start(settings, tag)
