@@ -28,6 +28,7 @@ from portal.billing.models import (
     QuotaOverride,
     StripeCustomer,
     StripeEvent,
+    StripeMark,
     Subscription,
     TopUp,
 )
@@ -295,3 +296,11 @@ class DiscrepancyAdmin(ReadOnly):
 
     list_display = ("found_at", "what", "ours", "theirs", "tenant")
     list_select_related = ("tenant",)
+
+
+@admin.register(StripeMark)
+class StripeMarkAdmin(ReadOnly):
+    """When which of Stripe's objects was written down here last."""
+
+    list_display = ("object_id", "seen", "at")
+    search_fields = ("object_id",)
