@@ -11,6 +11,7 @@ from portal.billing.usage import Month
 from tenants.models import Tenant
 
 PACE_DAYS = 7
+ROUND = 10_000  # micro-units: a guess has no more places than money
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,4 +35,5 @@ def forecast(tenant: Tenant, now: datetime) -> Forecast:
     rest = (month.after - today).days - 1
     # Of today as much is to come as is missing from the pace.
     today_rest = max(0, a_day - by_day.get(today, 0))
-    return Forecast(spent=spent, a_day=a_day, month_end=spent + today_rest + rest * a_day, days=len(over))
+    month_end = max(spent, -(-(spent + today_rest + rest * a_day) // ROUND) * ROUND) if a_day else spent
+    return Forecast(spent=spent, a_day=-(-a_day // ROUND) * ROUND, month_end=month_end, days=len(over))
