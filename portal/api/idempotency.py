@@ -65,13 +65,15 @@ class Claim:
         Reply.objects.filter(pk=self._reply.pk, status=None).delete()
 
 
-def claim(tenant: Tenant, key: str, digest: str, *, clock: Callable[[], datetime] = timezone.now) -> Claim:
+def claim(
+    tenant: Tenant, key: str, digest: str, *, clock: Callable[[], datetime] = timezone.now, wait_seconds: float = WAIT_SECONDS
+) -> Claim:
     """Raises ``Replayed``, ``Conflict`` (another body), ``Invalid`` (a key too long), ``InProgress`` when another holds it for too long."""
     if len(key) > MAX_KEY:
         raise Invalid([("Idempotency-Key", f"at most {MAX_KEY} characters")])
     key_hash = hashlib.sha256(key.encode()).hexdigest()
     Reply.objects.filter(tenant=tenant, created_at__lt=clock() - KEPT).delete()
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + wait_seconds
     while True:
         if mine := _take(tenant, key_hash, digest, clock()):
             return Claim(mine, key)
@@ -113,7 +115,7 @@ class OncePerKey:
             raise
 
     def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._claim is not None and response.status_code < 300:
+        if self._claim is not None and response.status_code < 300 and isinstance(response, Response):  # a stream is not kept
             claimed, self._claim = self._claim, None
             claimed.keep(response)
         self._let_go()
@@ -132,7 +134,8 @@ def _take(tenant: Tenant, key_hash: str, digest: str, now: datetime) -> Reply | 
             return Reply.objects.create(tenant=tenant, key_hash=key_hash, digest=digest, created_at=now, leased_until=now + LEASE)
     except IntegrityError:
         left = Reply.objects.filter(tenant=tenant, key_hash=key_hash, digest=digest, status=None, leased_until__lt=now)
-        return left.get() if (left.exists() and left.update(leased_until=now + LEASE)) else None
+        found = left.first()
+        return found if found is not None and left.update(leased_until=now + LEASE) else None
 
 
 def _answer(found: Reply, key: str) -> Response:

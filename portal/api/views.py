@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, ClassVar
 
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -13,6 +14,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema
 from rest_framework import exceptions, mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.generics import GenericAPIView
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,6 +22,7 @@ from portal import gateway
 from portal.api import serializers as shapes
 from portal.api.auth import granted, tenant_of
 from portal.api.idempotency import OncePerKey
+from portal.api.stream import EventStream, frames, right_to_listen
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
 from portal.jobs import bundle, catalog, rollouts
@@ -51,6 +54,7 @@ class TenantViews(OncePerKey, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
 
 _KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key and body give the same job.")
 _AFTER = OpenApiParameter("after", int, description="Events with a number above this one.")
+_LAST_ID = OpenApiParameter("Last-Event-ID", str, OpenApiParameter.HEADER, description="Instead of `after`, as browsers send it.")
 _AGAINST = OpenApiParameter("against", int, description="Another evaluated version; 0 unless said.")
 _CHANGE = OpenApiParameter("change", str, enum=evaluations.CHANGES, description="Only rows of which this became.")
 _OFFSET = OpenApiParameter("offset", int)
@@ -106,6 +110,29 @@ class Jobs(TenantViews):
         after = _number(request, "after", 0)
         rows = events_after(self.get_object(), after, _number(request, "limit", MAX_EVENTS))
         return Response({"events": rows, "last": rows[-1]["seq"] if rows else after})
+
+    @extend_schema(
+        responses={(200, "text/event-stream"): OpenApiTypes.STR, 204: None, **MISSING},
+        parameters=[_AFTER, _LAST_ID],
+        operation_id="jobs_stream",
+    )
+    @action(detail=True, methods=["get"], pagination_class=None, url_path="events/stream", renderer_classes=[EventStream, JSONRenderer])
+    def stream(self, request: Request, public_id: str) -> HttpResponseBase:
+        """The events as server-sent events, each as it comes. 204 when the job has ended and there is no event after that number."""
+        job = self.get_object()
+        last = request.headers.get("Last-Event-ID")
+        after = _number_of("Last-Event-ID", last) if last else _number(request, "after", 0)
+        if not job.is_open and not events_after(job, after, 1):
+            return HttpResponse(status=status.HTTP_204_NO_CONTENT)
+        body = frames(job, after, request.user.pk, right_to_listen(request))
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingHttpResponse(body, content_type="text/event-stream", headers=headers)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        response = super().finalize_response(request, response, *args, **kwargs)
+        if isinstance(getattr(response, "accepted_renderer", None), EventStream):  # only refusals are rendered
+            response.accepted_renderer, response.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
+        return response
 
     @documented(OpenApiTypes.BINARY, {**MISSING, 503: shapes.ErrorOut})
     @action(detail=True, methods=["get"], url_path=r"adapters/(?P<version>latest|[0-9]{1,7})")
@@ -207,7 +234,10 @@ def _decimal(request: Request, name: str) -> float:
 
 
 def _number(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name, str(default))
+    return _number_of(name, request.query_params.get(name, str(default)))
+
+
+def _number_of(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise exceptions.ValidationError({name: ["must be a whole number, 0 or more"]})
     return int(text)

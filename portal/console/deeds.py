@@ -19,6 +19,7 @@ from portal.errors import Conflict
 from portal.jobs import tasks
 from portal.jobs.models import OPEN_STATES, Job, JobCommand, State
 from tenants import audit
+from tenants.doors import look_again
 from tenants.models import Tenant, User
 
 ENGINE = "engine"
@@ -141,6 +142,7 @@ def suspend(order: Order) -> dict[str, Any]:
         for job in jobs:
             _wish(job, JobCommand.Kind.PAUSE, order)
         audit.record(order.target, order.by, "organisation.suspended", order.target, reason=order.reason)
+        look_again(*order.target.memberships.values_list("user_id", flat=True))  # an update of rows tells nobody by itself
     return {"paused_jobs": len(jobs)}
 
 

@@ -113,14 +113,14 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
     def _visible_job(self) -> Job | None:
         """The job, if this person may see it now: active, a member of its tenant, which is open, and with a session that still holds."""
         user = User.objects.filter(pk=self.scope["user"].pk, is_active=True).first()
-        if user is None or not _holds(self.scope["session"].session_key, user):
+        if user is None or not holds(self.scope["session"].session_key, user):
             return None
         public_id = self.scope["url_route"]["kwargs"]["public_id"]
         job = Job.objects.select_related("tenant").filter(public_id=public_id, tenant__memberships__user=user).first()
         return None if job is None or closed(job.tenant, user) else job
 
 
-def _holds(session_key: str, user: User) -> bool:
+def holds(session_key: str, user: User) -> bool:
     """Whether the session is there and was not made under an earlier password."""
     session = Session.objects.filter(session_key=session_key, expire_date__gt=timezone.now()).first()
     made_under = session.get_decoded().get(HASH_SESSION_KEY, "") if session else ""

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from portal.api.auth import tenant_of
+from portal.api.idempotency import OncePerKey
 from portal.errors import Invalid
 from portal.openai import errors
 from tenants.models import Tenant
@@ -21,7 +22,7 @@ MAX_PAGE = 100
 
 
 @extend_schema(exclude=True)
-class View(APIView):
+class View(OncePerKey, APIView):
     noun: str | None = None
 
     def get_exception_handler(self) -> Callable[..., Any]:
