@@ -157,7 +157,7 @@ class Organisation(OncePerKey, GenericAPIView):
 class Export(GenericAPIView):
     noun = "organisation"
 
-    @documented(OpenApiTypes.BINARY, REFUSED)
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY, **REFUSED})
     def get(self, request: Request) -> HttpResponse:
         """All that the organisation has, as a zip archive. For owners and admins."""
         return export_response(request._request, tenant_of(request), request.user)

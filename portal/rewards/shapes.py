@@ -16,6 +16,11 @@ from portal.rewards.models import LabRun
 from portal.rewards.run_view import accept_from
 
 
+@extend_schema_field({"type": "object"})
+class AnObject(serializers.JSONField):
+    """Any object: a JSON field that says "anything or null" would have null be valid twice."""
+
+
 class GraderIn(serializers.Serializer):
     grader = serializers.JSONField(help_text='For example {"type": "numeric", "reference": "{{item.answer}}"}.')
 
@@ -26,7 +31,7 @@ class LinedProblem(shapes.ProblemOut):
 
 class ValidOut(serializers.Serializer):
     valid = serializers.BooleanField()
-    grader = serializers.JSONField(allow_null=True, help_text="With its defaults filled in, and without `signing_secret`.")
+    grader = AnObject(allow_null=True, help_text="With its defaults filled in, and without `signing_secret`.")
     problems = LinedProblem(many=True)
 
 

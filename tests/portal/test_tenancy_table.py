@@ -35,12 +35,8 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 # The one who asks may have it, but it is not there: no version was committed yet, and no such model or file is known.
 _ABSENT = (
-    "adapter",
-    "datasets/<str:public_id>/lengths",
-    "evaluation",
-    "models/<path",
-    "files/<str",
-    "fine_tuning/jobs/<str:public_id>/checkpoints",
+    *("adapter", "evaluation", "rollouts/", "checkpoints/<int:version>", "deliveries/", "datasets/<str:public_id>/lengths"),
+    *("models/<path", "files/<str", "fine_tuning/jobs/<str:public_id>/checkpoints"),
 )
 
 
@@ -85,11 +81,12 @@ class Caller:
             return (lambda status: status == 404) if named else _let_in
         if self.rank < _RANK[right]:
             refused = (404,) if right == "private" else (403,)
-            return lambda status: status in refused or (not wrote and status in _FORM_AGAIN)
+            return lambda status: status in refused or (not wrote and (status in _FORM_AGAIN or route == _NOTHING_CHOSEN))
         return (lambda status: _let_in(status) or status == 404) if any(word in route for word in _ABSENT) else _let_in
 
 
 # A form that was sent without what it needs is shown again before anybody's role is asked.
+_NOTHING_CHOSEN = "jobs/bulk/"  # which leads back to the list
 _FORM_AGAIN = (200, 400, 404, 422)
 
 

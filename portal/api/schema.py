@@ -1,0 +1,33 @@
+"""What every operation may answer, whatever its view says: written into the schema once instead of at each view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}}
+_ALWAYS = {"429": "Too many calls; Retry-After says when to come again.", "503": "The engine does not answer at the moment."}
+_WITH_LOGIN = {"401": "No token, or one that opens nothing.", "403": "The scope or the role is missing, or the organisation is closed."}
+_WITH_BODY = {"413": "The body is too large.", "415": "Another kind of body is wanted.", "409": "Not possible as things stand."}
+
+
+def common_errors(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """A drf-spectacular hook. Nothing that a view documents itself is replaced."""
+    for path, operations in result["paths"].items():
+        for method, operation in operations.items():
+            if path.startswith("/api/v1/"):
+                _add(operation["responses"], _answers(path, method, operation))
+    return result
+
+
+def _answers(path: str, method: str, operation: dict[str, Any]) -> dict[str, str]:
+    known = {"400": "Something in the request is wrong; problems names each field.", "406": "Only JSON is given.", **_ALWAYS}
+    if operation.get("security") != [{}] and operation.get("security") != []:
+        known |= _WITH_LOGIN
+    if "{" in path:
+        known["404"] = "There is nothing here."
+    return known | _WITH_BODY if method in ("post", "put", "patch", "delete") else known
+
+
+def _add(responses: dict[str, Any], answers: dict[str, str]) -> None:
+    for status, words in answers.items():
+        responses.setdefault(status, {"content": _ERROR, "description": words})
