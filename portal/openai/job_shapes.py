@@ -118,7 +118,8 @@ def _message(found: JobEvent) -> str:
         mean = data.get("reward_mean")
         return f"Step {data.get('version')} is evaluated" + (f": held-out reward {mean:.3f}" if mean is not None else "")
     if kind == "ended":
-        return f"The job has {data.get('state')}: {data.get('reason', '')}".rstrip(": ")
+        verb = "was" if data.get("state") == State.CANCELLED else "has"
+        return f"The job {verb} {data.get('state')}: {data.get('reason', '')}".rstrip(": ")
     words = data.get("message") or data.get("title") or data.get("reason")
     return str(words) if words else kind.replace("_", " ").capitalize()
 
