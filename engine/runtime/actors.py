@@ -34,25 +34,15 @@ class Actors:
         """Start all of them at once; sampler and trainer load in parallel. ``sandbox``: see ``sandbox_check``."""
         settings = self._settings
         for replica in range(settings.rollout_replicas):
-            name, where = names.rollout(replica), self._anywhere(replica)
-            self._create(name, RolloutActor, settings, replica, self._factories.rollout, accelerators=self._share(), where=where)
+            self._create(names.rollout(replica), RolloutActor, settings, replica, self._factories.rollout, accelerators=self._share())
         for group in range(settings.train_groups):
             for rank in range(settings.train_ranks):
-                name, where = names.train(group, rank), self._anywhere(group + rank)
-                self._create(name, TrainActor, settings, rank, self._factories.train, name, accelerators=self._share(), where=where)
-        # Here, where the state folder is and the portal calls.
+                name = names.train(group, rank)
+                self._create(name, TrainActor, settings, rank, self._factories.train, name, accelerators=self._share())
+        # Here, where the state folder is and the portal calls; whatever computes may lie on any node.
         here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
         self._create(names.MANAGER, ManagerActor, settings, sandbox, where=here)
         self._create(names.HTTP, HttpActor, settings, where=here)
-
-    def _anywhere(self, number: int) -> Any:
-        """What computes may lie on any node, and goes to another when its own is lost. Accelerators decide by themselves; where there are
-        none, numbers go round the nodes, since Ray would put what asks for nothing anywhere, all in one place too.
-        """
-        if self._settings.device_profile().ray_resource is not None:
-            return "SPREAD"
-        nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
-        return NodeAffinitySchedulingStrategy(node_id=nodes[number % len(nodes)], soft=True)
 
     def _share(self) -> float:
         """Accelerators per process: a whole one, or a part where there are fewer than processes (sampler and trainer on one card)."""
@@ -63,7 +53,7 @@ class Actors:
         wanted = self._settings.rollout_replicas + self._settings.train_groups * self._settings.train_ranks
         return 1.0 if present >= wanted else present / wanted
 
-    def _create(self, name: str, kind: type, *args: Any, where: Any, accelerators: float = 0.0) -> None:
+    def _create(self, name: str, kind: type, *args: Any, accelerators: float = 0.0, where: Any = "SPREAD") -> None:
         self._remove_old(name)
         actor = ray.remote(kind).options(
             name=name,
