@@ -60,14 +60,17 @@ def _tagged(tag: str) -> Iterator[None]:
     """Who is started meanwhile carries ``tag``; not so multiprocessing's own tracker, which outlives a child."""
     with _one_start:
         resource_tracker.ensure_running()
-        before = os.environ.get(reaper.TAG_VARIABLE)
-        os.environ[reaper.TAG_VARIABLE] = tag
+        wanted = {reaper.TAG_VARIABLE: tag, **reaper.KEEPS_ENVIRONMENT}
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
         try:
             yield
         finally:
-            del os.environ[reaper.TAG_VARIABLE]
-            if before is not None:
-                os.environ[reaper.TAG_VARIABLE] = before
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def _answer(here: Connection, seconds: float, on_stage: Say) -> Any:

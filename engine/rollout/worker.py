@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -77,6 +78,16 @@ class AdapterSampler(Sampler, Protocol):
     async def close(self) -> None: ...
 
 
+@asynccontextmanager
+async def closed_unless_built(sampler: Any) -> AsyncIterator[None]:
+    """Close ``sampler`` when what is built on it fails: its engine core is a process, and would stay."""
+    try:
+        yield
+    except BaseException:
+        await sampler.close()
+        raise
+
+
 class RolloutWorker:
     """Raises ``PortError`` only. ``died`` is set once the sampler is beyond help: end the process then."""
 
@@ -129,13 +140,14 @@ class RolloutWorker:
             blob_path=BlobStore(settings.blobs_dir).path, folder=settings.runtime_dir / "search", endpoints=settings.search_endpoints
         )
         sandbox = Sandbox(SandboxSettings(tier=settings.reward_sandbox, max_workers=settings.reward_workers))
-        sampler = await VllmSampler.start(config)
-        parts = {"sampler": sampler, "tokens": tokens, "context_tokens": config.max_context_tokens}
-        outside = BaseJudge(**parts, priority=PROBE_PRIORITY, seconds=settings.call_deadline_seconds)
-        grading = _grading(settings, sandbox, BaseJudge(**parts))
         room = int(CHAT_SHARE * settings.kv_bytes / settings.rollout_replicas / kv_bytes_per_token(model, config.profile.dtype))
-        chats = ChatDesk(sampler, tokens, context_tokens=config.max_context_tokens, room_tokens=room)
-        return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox, judge=outside, chats=chats)
+        sampler = await VllmSampler.start(config)
+        async with closed_unless_built(sampler):
+            parts = {"sampler": sampler, "tokens": tokens, "context_tokens": config.max_context_tokens}
+            outside = BaseJudge(**parts, priority=PROBE_PRIORITY, seconds=settings.call_deadline_seconds)
+            grading = _grading(settings, sandbox, BaseJudge(**parts))
+            chats = ChatDesk(sampler, tokens, context_tokens=config.max_context_tokens, room_tokens=room)
+            return cls(sampler=sampler, tokens=tokens, grading=grading, searches=searches, programs=sandbox, judge=outside, chats=chats)
 
     async def close(self) -> None:
         for job in list(self._running):

@@ -15,6 +15,9 @@ import time
 from pathlib import Path
 
 TAG_VARIABLE = "MARLAAS_RUN"
+# A process that gives itself a title (vLLM's engine core does) writes it over its environment, and its tag is gone, unless this is set. Ray
+# sets it for its own.
+KEEPS_ENVIRONMENT = {"SPT_NOENV": "1"}
 SWEEP_SECONDS = 10.0
 
 

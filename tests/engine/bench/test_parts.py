@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,3 +44,10 @@ def test_it_keeps_to_its_cores(ask):
 def test_it_says_why_there_is_no_answer(ask, work, seconds, why):
     with pytest.raises(PartFailed, match=why):
         ask(work, seconds=seconds)
+
+
+def test_a_child_of_a_failed_part_ends_with_it_whatever_it_calls_itself(ask):
+    with pytest.raises(PartFailed, match=r"left (\d+)") as failed:
+        ask(works.orphaned)
+    pid = int(re.search(r"left (\d+)", str(failed.value))[1])
+    assert not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import Any
 
 
@@ -28,3 +30,11 @@ def silent(settings: Any, order: int, say: Any) -> int:
 
 def cores(settings: Any, order: int, say: Any) -> set[int]:
     return os.sched_getaffinity(0)
+
+
+def orphaned(settings: Any, order: int, say: Any) -> None:
+    """Fails, and leaves a child behind that has given itself a title, as vLLM's engine core does."""
+    code = "import setproctitle, sys, time; setproctitle.setproctitle('orphan'); print('up', flush=True); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+    child.stdout.readline()
+    raise ValueError(f"left {child.pid}")

@@ -11,7 +11,7 @@ from engine.grader_spec import SamplingParams
 from engine.ports import Aborted, JudgeQuestion, PortError
 from engine.rollout.judge import BaseJudge
 from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY
-from engine.rollout.worker import RolloutWorker
+from engine.rollout.worker import RolloutWorker, closed_unless_built
 from engine.trajectory import check_on_policy, decode
 from tests.engine.rollout.fakes import FakeClock, FakeGrading, FakeSampler, FakeTokens, eval_request, rollout_request, row
 
@@ -172,3 +172,11 @@ async def test_a_verdict_that_failed_comes_back_as_a_port_error_that_says_whethe
     assert failed.value.attribution == "user"
     with pytest.raises(PortError, match="judges nothing"):
         await worker(FakeSampler()).judge(question())
+
+
+async def test_a_sampler_on_which_nothing_could_be_built_is_closed():
+    sampler = FakeSampler()
+    with pytest.raises(ValueError, match="no grading"):
+        async with closed_unless_built(sampler):
+            raise ValueError("no grading")
+    assert sampler.died.is_set()

@@ -1,0 +1,125 @@
+"""The operators' console in a real browser, over jobs that run: live, axe finds nothing, nothing overflows on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.conftest import PATIENCE_MS, Watch
+from tests.browser.people import Person, seed
+from tests.browser.stack import Stack
+from tests.browser.test_every_page import violations
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack]
+PAGES = (
+    "/console/",
+    "/console/tenants/",
+    "/console/tenants/{tenant}/",
+    "/console/what-if/",
+    "/console/engines/",
+    "/console/audit/",
+    "/console/act/?deed=policy",
+    "/console/act/?deed=tenant-credit&about={tenant}",
+    "/console/act/?deed=job-stop&about={job}",
+)
+# An operator with a second factor, and a session that has passed it; the last line printed is its key.
+OPERATOR = """
+from importlib import import_module
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from tenants.models import User
+user = User.objects.filter(email="op@example.org").first() or User.objects.create_user("op@example.org", "correct horse", is_staff=True)
+Authenticator.objects.get_or_create(user=user, type=Authenticator.Type.TOTP, defaults={"data": {"secret": "x"}})
+session = import_module(settings.SESSION_ENGINE).SessionStore()
+session[SESSION_KEY] = str(user.pk)
+session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+session.save()
+print(session.session_key)
+"""
+
+
+@pytest.fixture(scope="module")
+def busy(stack: Stack) -> dict[str, str]:
+    """Two organisations with long jobs, and one with a name that does not want to fit."""
+    people = [seed(stack, f"{name.lower()}@example.org", f"{name} {'Laboratories ' * 3}") for name in ("Ada", "Bea")]
+    jobs = [person.job(steps=400, name=f"Long sums {n}") for person in people for n in range(3)]
+    return {"job": jobs[0], "tenant": people[0].api.get("me/").json()["tenant"]["id"]}
+
+
+@pytest.fixture
+def look(stack: Stack, chromium: Browser, busy: dict[str, str], watch: Watch) -> Iterator[Callable[..., Page]]:
+    key = stack.manage("shell", "-c", OPERATOR).split()[-1]
+    opened: list[Any] = []
+
+    def open_page(path: str, *, dark: bool = False, width: int = 1440, bypass_csp: bool = False) -> Page:
+        context = chromium.new_context(
+            base_url=stack.url,
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+            bypass_csp=bypass_csp,
+        )
+        context.add_cookies([{"name": "sessionid", "value": key, "url": stack.url}])
+        context.set_default_timeout(PATIENCE_MS)
+        opened.append(context)
+        page = context.new_page()
+        watch.page(page)
+        page.goto(path.format(**busy))
+        if path == "/console/":
+            page.wait_for_function("() => document.querySelector('#console-link').dataset.tone === 'good'")
+            page.wait_for_function("() => document.querySelectorAll('#gantt rect').length > 0")
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_axe_finds_nothing(look: Callable[..., Page], path: str, dark: bool) -> None:
+    assert violations(look(path, dark=dark, bypass_csp=True)) == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_overflows_at_390_pixels(look: Callable[..., Page], path: str) -> None:
+    page = look(path, width=390)
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+
+
+def test_the_overview_is_live(look: Callable[..., Page], stack: Stack) -> None:
+    """Steps that commit while one looks appear by themselves, and all open jobs are there."""
+    dora = seed(stack, "dora@example.org", "Dora")
+    jobs = [dora.job(steps=400, name=f"Live sums {n}") for n in range(3)]
+    page = look("/console/")
+    page.wait_for_function("n => document.querySelectorAll('#jobs tr').length >= n", arg=len(jobs))
+    before = page.inner_text("#note-rollout")
+    page.wait_for_function("before => document.querySelector('#note-rollout').textContent !== before", arg=before)
+    page.click("[data-zoom='60']")
+    page.wait_for_function("() => document.querySelector('#gantt').getAttribute('aria-label').includes('last 1m')")
+
+
+def test_a_lost_server_is_said(look: Callable[..., Page], watch: Watch) -> None:
+    watch.allow("/console/live/")
+    page = look("/console/")
+    page.route("**/console/live/**", lambda route: route.abort())
+    page.wait_for_function("() => document.body.classList.contains('console-stale')")
+    assert "what you see is old" in page.inner_text("#console-link")
+    page.unroute("**/console/live/**")
+    page.wait_for_function("() => !document.body.classList.contains('console-stale')")
+
+
+def test_a_job_is_stopped_from_the_console(look: Callable[..., Page], stack: Stack) -> None:
+    person: Person = seed(stack, "cleo@example.org", "Cleo")
+    job = person.job(steps=400)
+    page = look(f"/console/act/?deed=job-stop&about={job}")
+    page.fill("textarea[name=reason]", "it fills the disk")
+    page.click("button:has-text('Stop the job')")
+    page.wait_for_url("**/console/")
+    while person.api.get(f"jobs/{job}/").json()["state"] != "cancelled":
+        page.wait_for_timeout(100)
