@@ -11,6 +11,7 @@ from portal.billing.models import MILLION, Kind
 from portal.billing.setup import DEFAULT_PRICES
 from tests.portal.billing import test_charging as charging
 from tests.portal.billing import test_notices as notices
+from tests.portal.jobs import test_compare as restored
 from tests.portal.openai import test_chat as chats
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +26,7 @@ CASES = {
     "A batch is lost and sampled again": charging.test_an_attempt_that_was_lost_is_free_and_the_next_is_billed,
     "A training is lost and done again from the same batch": charging.test_a_training_that_is_repeated_is_billed_once,
     "The engine crashes, and the job resumes": charging.test_a_crash_of_the_engine_bills_each_committed_step_once,
+    "The engine was restored from a backup, and repeats steps": restored.test_an_engine_restored_to_an_older_moment_goes_on_and_nothing_is_billed_twice,
     "You cancel": ENDS,
     "Your reward, or your configuration, ends the job": ENDS,
     "The platform ends the job": ENDS,
