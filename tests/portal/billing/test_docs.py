@@ -17,6 +17,7 @@ from tests.portal.openai import test_chat as chats
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "deploy" / "BILLING.md").read_text()
 ENDS = charging.test_what_was_sampled_before_the_end_is_billed_only_if_the_end_was_the_tenants_doing
+RESTORED = restored.test_an_engine_restored_to_an_older_moment_goes_on_and_nothing_is_billed_twice
 CASES = {
     "A step commits": charging.test_a_committed_step_is_billed_by_kind,
     "The same report arrives twice": charging.test_an_event_that_comes_twice_changes_nothing,
@@ -26,7 +27,7 @@ CASES = {
     "A batch is lost and sampled again": charging.test_an_attempt_that_was_lost_is_free_and_the_next_is_billed,
     "A training is lost and done again from the same batch": charging.test_a_training_that_is_repeated_is_billed_once,
     "The engine crashes, and the job resumes": charging.test_a_crash_of_the_engine_bills_each_committed_step_once,
-    "The engine was restored from a backup, and repeats steps": restored.test_an_engine_restored_to_an_older_moment_goes_on_and_nothing_is_billed_twice,
+    "The engine was restored from a backup, and repeats steps": RESTORED,
     "You cancel": ENDS,
     "Your reward, or your configuration, ends the job": ENDS,
     "The platform ends the job": ENDS,
