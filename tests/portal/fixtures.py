@@ -44,6 +44,7 @@ def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": str(tmp_path)}}
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.BLOBS_DIR = tmp_path / "blobs"
+    settings.WHITENOISE_AUTOREFRESH = True  # else each client of each test walks all static files before its first request
     app.conf.update(task_always_eager=True, task_eager_propagates=True)
     yield
 
