@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.paginator import Paginator
@@ -58,9 +59,11 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_POST
 @tenant_page
 def bulk(request: HttpRequest) -> HttpResponse:
-    """Stop, archive or unarchive what is marked; each is done or says why not, and none stands in another's way."""
+    """Stop, archive, unarchive or compare what is marked; each is done or says why not, and none stands in another's way."""
     act, done = _BULK.get(request.POST.get("do", ""), (None, ""))
     jobs = list(request.tenant.jobs.filter(public_id__in=request.POST.getlist("job")[:JOBS_PER_PAGE]))
+    if jobs and request.POST.get("do") == "compare":
+        return redirect(f"{reverse('jobs:compare')}?{urlencode({'job': [job.public_id for job in jobs]}, doseq=True)}")
     if act is None or not jobs:
         messages.warning(request, "Mark the jobs first, then say what to do with them.")
         return redirect(f"{reverse('jobs:list')}?{request.POST.get('back', '')[:500]}")

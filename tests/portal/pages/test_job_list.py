@@ -101,3 +101,11 @@ def test_a_waiting_job_says_its_place_and_when_it_goes_on(world: World) -> None:
     html = world.client(world.alice).get("/jobs/").content.decode()
     assert "place 3 in the queue" in html
     assert "last heard" in html
+
+
+def test_comparing_leads_to_an_address_that_holds_the_jobs_and_nothing_else(world: World, jobs: dict[str, Job]) -> None:
+    marked = [jobs["over"].public_id, jobs["running"].public_id]
+    for person in (world.alice, world.vera):
+        answer = world.client(person).post("/jobs/bulk/", {"do": "compare", "job": marked, "back": "q=x"})
+        assert answer.status_code == 302
+        assert set(answer["Location"].partition("?")[2].split("&")) == {f"job={job}" for job in marked}
