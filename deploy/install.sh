@@ -96,4 +96,6 @@ run "Installing $target" "$(grep -c '^[a-zA-Z0-9].*==' "$lock")" install --no-de
 # Our own packages import from anywhere in this environment, without a build step.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 pwd >"$site/marlaas.pth"
+printf '#!/bin/sh\n# The command line (deploy/API.md).\nexec "$(dirname "$(readlink -f "$0")")/python" -P -m portal.cli "$@"\n' >"$venv/bin/marl"
+chmod +x "$venv/bin/marl"
 mkdir -p "$venv/.stamps" && touch "$stamp"

@@ -28,6 +28,7 @@ def commands(folder: Path, **scripts: str) -> Path:
         "bash",
         "sh",
         "cat",
+        "chmod",
         "cut",
         "dirname",
         "date",
@@ -110,6 +111,24 @@ def test_when_nothing_changed_it_asks_nobody_anything(checkout: Path, tmp_path: 
     stamp.touch()
     done = install(checkout, path, "run")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_it_leaves_the_command_marl_in_the_environment(checkout: Path, tmp_path: Path):
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"""#!{shutil.which("bash")}
+case "$*" in
+  *sysconfig*) echo {checkout} ;;
+  *pip_progress*) cat >/dev/null ;;
+  *portal.cli*) echo "asked: $*" ;;
+esac""")
+    python.chmod(0o755)
+    done = install(checkout, commands(tmp_path / "bin"), "run", DEVICE="cpu")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "link").symlink_to(python.parent / "marl")
+    for command in (python.parent / "marl", tmp_path / "link"):
+        said = subprocess.run([command, "jobs", "list"], cwd="/", capture_output=True, text=True, timeout=60, check=True).stdout
+        assert said == "asked: -P -m portal.cli jobs list\n"
 
 
 def test_make_alone_lists_what_there_is(checkout: Path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from tenants import tokens
 from tests.portal import fake_script
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import NOW, World, additions
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def answered(request: httpx.Request) -> httpx.Response:
@@ -68,6 +72,11 @@ def finished(world: World, steps: int = 3) -> Job:
     JobEvent.objects.create(tenant=job.tenant, job=job, seq=seq + 1, kind="ended", at=NOW, data={"state": "succeeded", "reason": ""})
     Job.objects.filter(pk=job.pk).update(state=State.SUCCEEDED, version=steps, last_seq=seq + 1)
     return job
+
+
+def test_a_checkout_has_the_command_without_an_installation() -> None:
+    said = subprocess.run([sys.executable, "-m", "portal.cli", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert "Fine-tune models" in said.stdout
 
 
 def test_a_whole_job_from_a_terminal(world: World, marl: Marl, tmp_path: Path) -> None:
