@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from portal.cli.config import Config
 SECONDS = 60.0
 SILENCE_SECONDS = 60.0  # a stream says every 15 seconds that it is there
 MAX_RECONNECTS = 10
-REFUSED, NOT_ALLOWED, NOT_THERE, UNREACHABLE = 1, 3, 4, 5
+REFUSED, WRONG_USAGE, NOT_ALLOWED, NOT_THERE, UNREACHABLE = 1, 2, 3, 4, 5
 
 
 class Failed(Exception):
@@ -80,10 +81,14 @@ class Client:
                         file.write(chunk)
                         done += len(chunk)
                         progress(done, total)
+            staged.replace(place)
         except httpx.TransportError as error:
             staged.unlink(missing_ok=True)
             raise Failed(f"The download broke off: {error}", UNREACHABLE) from error
-        staged.replace(place)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # where nothing can be written, nothing may be removable either
+                staged.unlink(missing_ok=True)
+            raise Failed(f"{place} cannot be written: {error.strerror}. Name another file with -o.", WRONG_USAGE) from error
         return done
 
     def _stream(self, job: str, after: int) -> Iterator[dict[str, Any]]:

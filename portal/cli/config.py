@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 DEFAULT_URL = "http://127.0.0.1:8800"
 
@@ -23,13 +24,26 @@ def path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Config:
-    """``token`` is empty where there is none yet."""
+    """``token`` is empty where there is none yet. Raises ``ValueError`` naming what gave an address that is none."""
     try:
         kept = json.loads(path(environment).read_text())
     except (FileNotFoundError, ValueError):
         kept = {}
-    url = environment.get("MARL_URL") or kept.get("url") or DEFAULT_URL
-    return Config(url=url.rstrip("/"), token=environment.get("MARL_TOKEN") or kept.get("token") or "")
+    given = environment.get("MARL_URL")
+    url = address(given, "MARL_URL") if given else address(kept.get("url") or DEFAULT_URL, str(path(environment)))
+    return Config(url=url, token=environment.get("MARL_TOKEN") or kept.get("token") or "")
+
+
+def address(text: str, source: str) -> str:
+    """The site at ``text``, without a slash at its end. Raises ``ValueError`` naming ``source``."""
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{source} has no web address: {text!r}. Give one as in https://ml.example.org")
+    return text.rstrip("/")
 
 
 def save(config: Config, environment: Mapping[str, str] = os.environ) -> Path:

@@ -48,7 +48,7 @@ class Context:
 
     @property
     def client(self) -> Client:
-        return Client(configs.load(), self.transport)
+        return Client(_config(), self.transport)
 
     def show(self, answer: Any, table: Table | None = None) -> None:
         if self.json or table is None:
@@ -69,8 +69,9 @@ def login(
     token: Annotated[str, typer.Option(help="An API token; asked for when it is left out, so that no shell keeps it.")] = "",
 ) -> None:
     """Keep a token for the commands that follow."""
+    site = _address(url) if url else _config().url
     token = token or typer.prompt("API token (Settings, API tokens)", hide_input=True)
-    chosen = configs.Config(url=(url or configs.load().url).rstrip("/"), token=token.strip())
+    chosen = configs.Config(url=site, token=token.strip())
     me = Client(chosen, ctx.obj.transport).get("/me/")
     place = configs.save(chosen)
     if ctx.obj.json:
@@ -273,7 +274,22 @@ def _watch(context: Context, job: dict[str, Any]) -> None:
 
 def _command(context: Context, job: str, kind: str) -> None:
     found = context.client.post(f"/jobs/{job}/{kind}/")
-    context.show(found, _pairs({"id": found["id"], "state": f"{found['state']}; {kind} is on its way"}))
+    known = "paused already; it stays so" if kind == "pause" and found["state"] == "paused" else f"{found['state']}; {kind} is on its way"
+    context.show(found, _pairs({"id": found["id"], "state": known}))
+
+
+def _config() -> configs.Config:
+    try:
+        return configs.load()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _address(url: str) -> str:
+    try:
+        return configs.address(url, "--url")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _lines(context: Context, events: Iterable[dict[str, Any]]) -> None:

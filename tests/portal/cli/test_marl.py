@@ -150,6 +150,32 @@ def test_an_adapter_that_is_not_there_leaves_no_file(world: World, marl: Marl, t
     assert list(tmp_path.glob("*adapter*")) == []
 
 
+@pytest.mark.parametrize("where", ["nowhere/a.zip", "file/a.zip"])
+def test_an_adapter_that_cannot_be_written_is_a_wrong_usage_in_one_line(
+    world: World, marl: Marl, engine: FakeEngine, tmp_path: Path, where: str
+) -> None:
+    job = world.job()
+    delivery.deliver(job.pk, NOW)
+    engine.emit(job.public_id, "step", version=1)
+    (tmp_path / "file").touch()
+    refused = marl("adapters", "download", job.public_id, "-o", str(tmp_path / where), code=2).exception
+    assert f"{where} cannot be written" in str(refused)
+
+
+@pytest.mark.parametrize("address", ["notaurl", "ftp://site", "http://", "http://[", "http://x:port"])
+def test_an_address_that_is_none_is_a_wrong_usage_that_names_who_gave_it(world: World, marl: Marl, address: str) -> None:
+    assert "--url" in marl("login", "--url", address, "--token", "x", code=2).output
+    marl.environment["MARL_URL"] = address
+    assert "MARL_URL" in marl("jobs", "list", code=2).output
+
+
+def test_a_job_that_is_paused_is_said_to_be_paused_already(world: World, marl: Marl) -> None:
+    job = world.job()
+    assert "pause is on its way" in marl("jobs", "pause", job.public_id).stdout
+    Job.objects.filter(pk=job.pk).update(state=State.PAUSED)
+    assert "paused already" in marl("jobs", "pause", job.public_id).stdout
+
+
 def test_a_reward_is_tried_on_a_text(world: World, marl: Marl, tmp_path: Path) -> None:
     grader = tmp_path / "grader.json"
     grader.write_text('{"type": "numeric"}')

@@ -310,6 +310,7 @@ def test_a_tokens_secret_is_in_one_answer_only(world: World) -> None:
     answer = client.post("/settings/tokens/new/", {"name": "nightly", "days": "90", "scopes": ["jobs:read"]})
     secret = answer.context["secret"]
     assert secret in answer.content.decode()
+    assert "Bearer $MARL_TOKEN" in answer.content.decode()  # the name that the command line reads
     assert secret not in client.get("/settings/tokens/").content.decode()
     assert "no-store" in answer.headers["Cache-Control"]
 
