@@ -135,6 +135,8 @@ class ChatDesk:
         opened.unread = loop.call_later(self._unread_seconds, lambda: loop.create_task(self.close(chat)))
 
     def _check(self, order: ChatOrder, prompt_ids: list[int]) -> None:
+        if not prompt_ids:
+            raise PortError("the messages come to no tokens; say what is to be answered", attribution="user")
         if len(prompt_ids) >= self._context_tokens:
             words = f"the messages have {len(prompt_ids)} tokens, and the model reads {self._context_tokens} with its answer; shorten them"
             raise PortError(words, attribution="user")

@@ -31,6 +31,14 @@ log = structlog.get_logger(__name__)
 NOT_LOGGED_IN, NOT_THERE, BAD_CURSOR = 4401, 4404, 4400
 
 
+class Nothing(AsyncJsonWebsocketConsumer):
+    """For paths that there is no socket at: closed as one that is not there."""
+
+    async def connect(self) -> None:
+        await self.accept()  # a close before this reaches the browser without its code
+        await self.close(NOT_THERE)
+
+
 class JobConsumer(AsyncJsonWebsocketConsumer):
     ping_seconds = 15.0
     check_seconds = 60.0

@@ -71,7 +71,11 @@ def _messages(raw: Any, problems: Problems) -> list[dict[str, str]]:
     if not isinstance(raw, list) or not 1 <= len(raw) <= 1000:
         problems.append(("messages", "must be a list of 1 to 1000 messages"))
         return []
-    return [_message(message, f"messages.{place}", problems) for place, message in enumerate(raw)]
+    known = len(problems)
+    messages = [_message(message, f"messages.{place}", problems) for place, message in enumerate(raw)]
+    if len(problems) == known and not messages[-1]["content"]:
+        problems.append(("messages", "the last message is empty; say what is to be answered"))
+    return messages
 
 
 def _message(raw: Any, path: str, problems: Problems) -> dict[str, str]:

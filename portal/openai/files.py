@@ -31,7 +31,7 @@ class Files(View):
         return Response(page(request, datasets, shown, default=100))
 
     def post(self, request: Request) -> Response:
-        given = fields.checked(request.data.dict(), fields.FILE)
+        given = fields.checked(dict(request.data.items()), fields.FILE)  # an empty body is no form, but a plain dict
         file = given.get("file")
         if file is None or isinstance(file, str):
             raise Invalid([("file", "send it as a part of a multipart form")])

@@ -135,6 +135,14 @@ async def test_an_answer_never_grows_beyond_the_context():
     assert sampler.asked[0][1].max_new_tokens == 6
 
 
+async def test_a_prompt_of_no_tokens_is_the_users_to_fill():
+    desk = desk_over(sampler := StreamingSampler())
+    with pytest.raises(PortError, match="no tokens") as refused:
+        await begun(desk, "c1", messages=[{"role": "user", "content": ""}])
+    assert refused.value.attribution == "user"
+    assert (desk.open_completions(), sampler.asked) == (0, [])
+
+
 async def test_a_prompt_as_long_as_the_context_is_the_users_to_shorten():
     with pytest.raises(PortError) as refused:
         await begun(desk_over(StreamingSampler(), context_tokens=4), "c1")

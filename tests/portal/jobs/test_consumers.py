@@ -125,6 +125,13 @@ async def test_a_stranger_and_a_wrong_number_look_alike(world: World, job: Job) 
         assert await close_code(connection) == 4404
 
 
+@pytest.mark.parametrize("path", ["/ws/nope/", "/ws/jobs/", "/"])
+async def test_a_path_with_no_socket_closes_as_one_that_is_not_there(world: World, path: str) -> None:
+    connection = WebsocketCommunicator(application, path, [(b"origin", ORIGIN), (b"host", b"localhost")])
+    assert (await connection.connect(timeout=10))[0]
+    assert await close_code(connection) == 4404
+
+
 async def test_nobody_is_asked_to_log_in(world: World, job: Job) -> None:
     async with socket(world, None, job.public_id) as connection:
         assert await close_code(connection) == 4401

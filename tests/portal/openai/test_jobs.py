@@ -93,6 +93,17 @@ def test_a_file_for_something_else_is_refused(api: Client, form: dict[str, str],
     assert error(api.post("/v1/files", {"file": additions(4), **form}), 400)["param"] == param
 
 
+@pytest.mark.parametrize(
+    "kind", ["", "application/json", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "text/plain"]
+)
+@pytest.mark.parametrize("content", [b"", b'{"purpose": "fine-tune"}', b"[]"])
+def test_a_file_that_is_sent_as_no_form_is_refused_with_the_way(api: Client, kind: str, content: bytes) -> None:
+    answer = api.generic("POST", "/v1/files", content, content_type=kind)
+    assert answer.status_code in (400, 415)
+    assert error(answer, answer.status_code)["type"] == "invalid_request_error"
+    assert not Dataset.objects.exists()
+
+
 # Jobs
 
 
