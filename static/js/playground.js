@@ -154,9 +154,14 @@ function figures(usage, ended, first, all) {
   return parts.join(" · ");
 }
 
+/** The panes' answers one after the other: the engine grades one at a time for an organisation, and tells a second to come again. */
+let grading = Promise.resolve();
+
 async function graded(pane, text, item, signal) {
   reward(pane, "Grading", "quiet");
-  const outcome = await (await post(form.dataset.grade, { text, item }, signal)).json();
+  const turn = grading.then(async () => (await post(form.dataset.grade, { text, item }, signal)).json());
+  grading = turn.catch(() => null);
+  const outcome = await turn;
   if (outcome.error) reward(pane, `Not graded: ${outcome.error.message}`, "warn");
   else if (outcome.reward === null) reward(pane, "The reward does not apply", "warn");
   else reward(pane, `Reward ${Number(outcome.reward.toFixed(3))}`, outcome.reward > 0 ? "good" : "bad");
