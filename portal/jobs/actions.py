@@ -56,6 +56,12 @@ def create_job(tenant: Tenant, user: User, raw: Any, now: datetime, *, idempoten
     return job
 
 
+def check_job(tenant: Tenant, user: User, raw: Any, now: datetime) -> None:
+    """Raises what ``create_job`` would of ``raw``, as far as the portal can tell, and stores nothing."""
+    require(tenant, user, Role.MEMBER)
+    door.check(tenant, raw, now)
+
+
 def cancel_job(tenant: Tenant, user: User, job: Job, now: datetime) -> JobCommand:
     return _command(tenant, user, job, JobCommand.Kind.CANCEL, now)
 

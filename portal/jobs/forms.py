@@ -67,9 +67,13 @@ class JobForm(forms.Form):
         return {**nested, **environments.raw(self.cleaned_data), **_origin(self.cleaned_data), **budget_form.raw(self.cleaned_data)}
 
     def refuse(self, problems: Sequence[tuple[str, str]]) -> None:
-        """Put each of the door's problems beside the field that it is about."""
+        """Put each of the door's problems beside the field that it is about. A field that could not be read has its own reason: the door
+        only misses it."""
+        unread = set(self.errors)
         for path, message in problems:
-            self.add_error(self._home_of(path, message), message.replace("Input should be", "Must be", 1))
+            home = self._home_of(path, message)
+            if home not in unread:
+                self.add_error(home, message.replace("Input should be", "Must be", 1))
 
     def _home_of(self, path: str, message: str) -> str | None:
         if path.startswith("grader"):

@@ -83,7 +83,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponse:
     models = catalog.known_models(timezone.now())
     form = forms.JobForm(request.tenant, models, request.POST or None, initial=_initial(request.tenant, request.GET))
-    if form.is_valid() and (job := _create(request, form)):
+    if form.is_bound and (job := _create(request, form)):
         return redirect("jobs:detail", job.public_id)
     context = {
         "form": form,
@@ -224,11 +224,15 @@ def _job(request: HttpRequest, public_id: str) -> Job:
 
 
 def _create(request: HttpRequest, form: forms.JobForm) -> Job | None:
+    """What could not be read keeps a form from making a job, but not from hearing what the door says of the rest: all faults at once."""
+    readable = form.is_valid()
     try:
-        return actions.create_job(request.tenant, request.user, form.raw(), timezone.now())
+        if readable:
+            return actions.create_job(request.tenant, request.user, form.raw(), timezone.now())
+        actions.check_job(request.tenant, request.user, form.raw(), timezone.now())
     except Invalid as refusal:
         form.refuse(refusal.problems)
-        return None
+    return None
 
 
 def _command(request: HttpRequest, public_id: str, act: Any, done: str) -> HttpResponse:

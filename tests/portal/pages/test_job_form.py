@@ -63,6 +63,22 @@ def test_a_refused_value_is_told_at_its_field_and_nothing_is_stored(world: World
     assert not world.sums.jobs.exists()
 
 
+def test_all_faults_are_told_at_once_those_of_reading_and_those_of_the_door(world: World) -> None:
+    typed = {"train.steps": "-3", "train.learning_rate": "1e9", "rollout.group_size": "0", "seed": "1" + "0" * 23, "lora.rank": "0"}
+    answer = world.client(world.alice).post("/jobs/new/", order(world, **typed, **{"budget.micros": "abc"}))
+    assert answer.status_code == 422
+    errors = answer.context["form"].errors
+    assert set(errors) == {*typed, "budget.micros"}
+    assert not world.sums.jobs.exists()
+
+
+def test_what_could_not_be_read_is_told_once(world: World) -> None:
+    answer = world.client(world.alice).post("/jobs/new/", {"budget.micros": "abc", "reward": "rw_none", "train.steps": "few"})
+    assert {field: len(told) for field, told in answer.context["form"].errors.items()} == dict.fromkeys(
+        ("dataset", "reward", "base_model", "budget.micros", "train.steps"), 1
+    )
+
+
 def test_a_template_that_the_dataset_cannot_fill_is_told_at_the_reward(world: World) -> None:
     from portal.rewards.actions import create_reward
 
