@@ -185,9 +185,9 @@ def test_a_bad_address_is_told_at_its_field(world: World) -> None:
 def test_what_is_new_is_counted_until_it_is_looked_at(world: World) -> None:
     ended(world.job())
     client = world.client(world.bob)
-    assert '<span class="count" aria-label="1 new">1</span>' in client.get("/").content.decode()
+    assert '<span class="sr">, 1 new</span>' in client.get("/").content.decode()
     assert 'class="badge badge-plain">new' in client.get("/notifications/").content.decode()
-    assert 'aria-label="1 new"' not in client.get("/").content.decode()
+    assert ", 1 new" not in client.get("/").content.decode()
 
 
 def test_another_tenants_notices_and_webhooks_are_not_there(world: World, hook: tuple[Webhook, str]) -> None:

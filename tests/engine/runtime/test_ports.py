@@ -60,7 +60,7 @@ async def ports_of(actors, epoch: int) -> Ports:
     from engine.runtime.train_group import TrainGroup
 
     readiness = Readiness({"sampler": "…", "trainer": "…"})
-    deadlines = {"epoch": epoch, "call_deadline_seconds": 30.0, "start_deadline_seconds": 60.0}
+    deadlines = {"epoch": epoch, "call_deadline_seconds": 30.0, "start_deadline_seconds": 150.0}
     made = Ports(RolloutPool(actors[0], readiness, **deadlines), TrainGroup(actors[1], readiness, **deadlines), readiness)
     await until_ready(made)
     return made
@@ -68,9 +68,9 @@ async def ports_of(actors, epoch: int) -> Ports:
 
 async def until_ready(ports: Ports) -> None:
     health = ports.readiness.health()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while not health.ok:
-            health = await ports.readiness.next(health.revision, wait_seconds=60)
+            health = await ports.readiness.next(health.revision, wait_seconds=150)
         for replica in ports.pool._replicas:  # it is ready with the first of them
             await replica.alive.wait()
 
