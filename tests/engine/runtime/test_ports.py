@@ -12,7 +12,7 @@ import pytest
 
 from engine.ports import AdapterRef, PortError, RolloutRequest, TrainRequest
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
 WORKERS = "tests.engine.runtime.fake_workers"
 
