@@ -8,8 +8,10 @@ from django.urls import include, path
 
 from portal import csp, health, metrics_web
 from portal.billing import hooks
+from portal.console.access import guard_records
 
 admin.site.login = secure_admin_login(admin.site.login)  # one login for all, with its second factor and rate limits
+guard_records(admin.site)  # before its paths are asked for below: they are wrapped as they are given out
 
 urlpatterns = [
     path("", include("portal.pages.page_urls")),

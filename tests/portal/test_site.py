@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from portal import csp
 from tenants.models import User
-from tests.portal.world import World
+from tests.portal.world import World, with_factor
 
 
 def test_the_web_process_says_when_it_is_fit(db: None) -> None:
@@ -63,7 +63,7 @@ def test_policy_reports_cannot_fill_the_disk(settings, tmp_path: Path, monkeypat
 @pytest.fixture
 def operator(world: World) -> Client:
     world.job()
-    return world.client(User.objects.create_superuser("op@example.org", "correct horse"))
+    return world.client(with_factor(User.objects.create_superuser("op@example.org", "correct horse")))
 
 
 OURS = ("tenants", "datasets", "rewards", "jobs")
@@ -102,3 +102,15 @@ def test_the_records_pages_have_a_policy_of_their_own(operator: Client) -> None:
 
 def test_the_records_share_the_sites_login(db: None) -> None:
     assert Client().get("/admin/login/?next=/admin/")["Location"].startswith("/accounts/login/")
+
+
+@pytest.mark.parametrize(
+    "path", ["/admin/", "/admin/login/", "/admin/jobs/job/", "/admin/billing/entry/add/", "/admin/jsi18n/", "/admin/nope/"]
+)
+def test_the_records_open_to_no_operator_without_a_second_factor(world: World, path: str) -> None:
+    user = User.objects.create_superuser("op@example.org", "correct horse")
+    for method in (Client.get, Client.post):
+        answer = method(world.client(user), path)
+        assert answer.status_code == 403
+        assert "/accounts/2fa/" in answer.content.decode()
+        assert "no-store" in answer["Cache-Control"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from allauth.mfa.models import Authenticator
 from django.test import Client
 
 from portal.datasets import uploads
@@ -95,6 +96,12 @@ class World:
     def job(self, user: User | None = None, **changes: Any) -> Job:
         user = user or self.alice
         return create_job(user.tenants.get(), user, self.order(user, **changes), NOW)
+
+
+def with_factor(user: User) -> User:
+    """Operators' pages open to nobody without a second factor."""
+    Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data={"secret": "x"})
+    return user
 
 
 def build() -> World:

@@ -17,12 +17,12 @@ from portal.billing.models import Account, Entry, Plan, Price
 from tenants.models import User
 from tests.portal.billing.books import STEP_MICROS, Run, account, line
 from tests.portal.fake_engine import FakeEngine
-from tests.portal.world import NOW, World
+from tests.portal.world import NOW, World, with_factor
 
 
 @pytest.fixture
 def operator(world: World) -> Client:
-    User.objects.create_superuser("ops@example.org", "correct horse")
+    with_factor(User.objects.create_superuser("ops@example.org", "correct horse"))
     return world.client(User.objects.get(email="ops@example.org"))
 
 

@@ -14,7 +14,7 @@ from portal.jobs import delivery
 from portal.jobs.models import JobCommand
 from tenants.models import User
 from tests.portal.fake_engine import FakeEngine
-from tests.portal.world import NOW, World
+from tests.portal.world import NOW, World, with_factor
 
 PAGES = ("/console/", "/console/live/", "/console/tenants/", "/console/what-if/", "/console/engines/", "/console/audit/")
 
@@ -26,9 +26,7 @@ def fresh() -> None:
 
 def operator(name: str = "op", *, factor: bool = True) -> User:
     user = User.objects.create_user(f"{name}@example.org", "correct horse", is_staff=True)
-    if factor:
-        Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data={"secret": "x"})
-    return user
+    return with_factor(user) if factor else user
 
 
 @pytest.fixture
