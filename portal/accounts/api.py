@@ -39,12 +39,12 @@ class OrganisationOut(serializers.ModelSerializer):
         fields = ("id", "name", "require_mfa", "created_at")
 
 
-class OrganisationIn(serializers.Serializer):
+class OrganisationIn(shapes.Closed):
     name = serializers.CharField(max_length=100, required=False)
     require_mfa = serializers.BooleanField(required=False)
 
 
-class DeletionIn(serializers.Serializer):
+class DeletionIn(shapes.Closed):
     confirm = serializers.CharField(help_text="The organisation's name.")
 
 
@@ -58,7 +58,7 @@ class MemberOut(serializers.ModelSerializer):
         fields = ("id", "email", "role", "created_at")
 
 
-class RoleIn(serializers.Serializer):
+class RoleIn(shapes.Closed):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
@@ -72,7 +72,7 @@ class InvitationOut(serializers.ModelSerializer):
         fields = ("id", "email", "role", "invited_by", "created_at", "expires_at", "accepted_at", "withdrawn_at")
 
 
-class InvitationIn(serializers.Serializer):
+class InvitationIn(shapes.Closed):
     email = serializers.EmailField(max_length=254)
     role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
 
@@ -99,7 +99,7 @@ class NewTokenOut(ApiTokenOut):
         fields = (*ApiTokenOut.Meta.fields, "token")
 
 
-class TokenIn(serializers.Serializer):
+class TokenIn(shapes.Closed):
     name = serializers.CharField(max_length=100)
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=tokens.SCOPES), required=False, allow_empty=False)
     days = serializers.IntegerField(min_value=1, max_value=tokens.LONGEST_LIFE.days, default=tokens.DEFAULT_LIFE.days)
@@ -111,13 +111,15 @@ class TokenIn(serializers.Serializer):
     )
 
 
-class RotationIn(serializers.Serializer):
+class RotationIn(shapes.Closed):
     overlap_hours = serializers.IntegerField(
         min_value=0, max_value=tokens.LONGEST_OVERLAP.days * 24, default=24, help_text="How long the old one goes on."
     )
 
 
 class LeakIn(serializers.Serializer):
+    """Open to fields that it does not know: no report shall fail by what else it says."""
+
     token = serializers.CharField(max_length=200)
     url = serializers.CharField(max_length=500, required=False, allow_blank=True, help_text="Where it was seen.")
 

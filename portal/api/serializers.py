@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.extensions import OpenApiSerializerExtension
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -13,6 +15,24 @@ from portal.billing import costs
 from portal.datasets.models import Dataset
 from portal.jobs.models import Job
 from portal.rewards.models import Reward
+
+
+class Closed(serializers.Serializer):
+    """A request's body. A field that it does not know is refused by its name: silence would be a promise."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping) and (unknown := [name for name in data if name not in self.fields]):
+            words = f"is not known; leave it out. Known are {', '.join(self.fields)}."
+            raise serializers.ValidationError({name[:100]: [words] for name in unknown})
+        return super().to_internal_value(data)
+
+
+class ClosedInTheSchema(OpenApiSerializerExtension):
+    target_class = Closed
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        return {**auto_schema._map_serializer(self.target, direction, bypass_extensions=True), "additionalProperties": False}
 
 
 class BlobFields(serializers.Serializer):
@@ -50,7 +70,7 @@ class RewardOut(serializers.ModelSerializer):
         fields = ("id", "name", "grader", "created_at")
 
 
-class RewardIn(serializers.Serializer):
+class RewardIn(Closed):
     name = serializers.CharField()
     grader = serializers.JSONField(help_text='For example {"type": "numeric", "reference": "{{item.answer}}"}.')
 

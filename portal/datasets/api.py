@@ -35,7 +35,7 @@ class DatasetOut(shapes.DatasetOut):
     lengths = serializers.JSONField()
 
 
-class DatasetIn(serializers.Serializer):
+class DatasetIn(shapes.Closed):
     """A multipart form."""
 
     name = serializers.CharField(required=False, help_text="The file's name when left out.")
@@ -63,7 +63,7 @@ class RowsOut(serializers.Serializer):
     next = serializers.IntegerField(allow_null=True, help_text="Ask for the rows from this one on next; null at the end.")
 
 
-class LengthsIn(serializers.Serializer):
+class LengthsIn(shapes.Closed):
     model = serializers.CharField(help_text="One of GET /models.")
 
 

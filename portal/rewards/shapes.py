@@ -21,7 +21,7 @@ class AnObject(serializers.JSONField):
     """Any object: a JSON field that says "anything or null" would have null be valid twice."""
 
 
-class GraderIn(serializers.Serializer):
+class GraderIn(shapes.Closed):
     grader = serializers.JSONField(help_text='For example {"type": "numeric", "reference": "{{item.answer}}"}.')
 
 

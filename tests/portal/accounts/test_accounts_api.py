@@ -40,6 +40,34 @@ def test_a_token_makes_none_that_may_more_than_itself(world: World) -> None:
     assert post(api, "/tokens/", {"name": "x"}).json()["scopes"] == ["jobs:read"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokens/", {"name": "x"}),
+        ("/invitations/", {"email": "dora@example.org"}),
+        ("/rewards/", {"name": "x", "grader": {"type": "numeric"}}),
+        ("/rewards/validate/", {"grader": {"type": "numeric"}}),
+    ],
+)
+def test_a_field_that_is_not_known_is_refused_by_its_name_and_nothing_is_made(world: World, path: str, body: dict[str, Any]) -> None:
+    before = world.sums.api_tokens.count(), world.sums.invitations.count(), world.sums.rewards.count()
+    api = world.api(world.alice)
+    refused = error(post(api, path, {**body, "expires_in_days": 1}), 400)
+    assert (refused["param"], "leave it out" in refused["message"]) == ("expires_in_days", True)
+    assert (world.sums.api_tokens.count() - 1, world.sums.invitations.count(), world.sums.rewards.count()) == before
+
+
+def test_an_organisation_is_not_changed_by_a_field_that_it_has_not(world: World) -> None:
+    assert error(patch(world.api(world.alice), "/organisation/", {"name": "New", "require_2fa": True}), 400)["param"] == "require_2fa"
+    assert Tenant.objects.get(pk=world.sums.pk).name == "Sums"
+
+
+def test_a_report_of_a_leak_may_say_more_than_we_know(world: World) -> None:
+    _, text = tokens.issue(world.sums, world.bob, "x", datetime.now(UTC))
+    assert post(Client(), "/tokens/report/", {"token": text, "found_by": "a scanner"}).status_code == 202
+    assert error(bearer(text).get(f"{V1}/me/"), 401)["code"] == "token_revoked"
+
+
 def test_a_rotated_token_and_its_successor_both_work(world: World) -> None:
     token, text = tokens.issue(world.sums, world.bob, "x", datetime.now(UTC))
     fresh = post(bearer(text), f"/tokens/{token.token_id}/rotate/", {"overlap_hours": 1}).json()
