@@ -28,7 +28,7 @@ from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job, State
 from portal.jobs.query import whole
 from portal.pages.access import tenant_page, wants_json
-from tenants.models import Tenant
+from tenants.models import Role, Tenant
 
 JOBS_PER_PAGE = 25
 EVAL_ROWS_PER_PAGE = 25
@@ -103,7 +103,13 @@ def new(request: HttpRequest) -> HttpResponse:
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     job = _job(request, public_id)
     origin = warm_start.origin(request.tenant, job.spec)
-    context = {**cost_of(job), "run": _run(job), "spec": job.spec, "completions": _completions(job.spec), "origin": origin}
+    context = {
+        **cost_of(job),
+        "run": _run(job, may_write=request.role != Role.VIEWER),
+        "spec": job.spec,
+        "completions": _completions(job.spec),
+        "origin": origin,
+    }
     return render(request, "jobs/detail.html", context)
 
 
@@ -267,7 +273,7 @@ def _initial(tenant: Tenant, query: Any) -> dict[str, Any]:
     return {**forms.initial(job.spec, tenant), **copied, **chosen}
 
 
-def _run(job: Job) -> dict[str, Any]:
+def _run(job: Job, *, may_write: bool) -> dict[str, Any]:
     """What the run page's script starts from; everything else comes as events."""
     return {
         "id": job.public_id,
@@ -281,7 +287,7 @@ def _run(job: Job) -> dict[str, Any]:
         "socket_path": f"/ws/jobs/{job.public_id}/",
         "adapter_url": reverse("jobs:adapter", args=[job.public_id, "0"]),
         "evaluation_url": reverse("jobs:evaluation", args=[job.public_id, "0"]),
-        "continue_url": f"{reverse('jobs:new')}?from={job.public_id}&version=",
+        "continue_url": f"{reverse('jobs:new')}?from={job.public_id}&version=" if may_write else "",
         "playground_url": f"{reverse('playground:job', args=[job.public_id])}?step=",
         "eval_rows": min(job.dataset.eval_rows or 0, job.spec["eval"]["max_rows"]),
     }

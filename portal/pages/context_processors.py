@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
 from portal.notices.wishes import unread
+from tenants.models import Role
 
 _NAV = (
     ("home", "Home", "home", ""),
@@ -39,12 +40,14 @@ class Entry:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
+    """``may_write``: whether the person may change things here; viewers are offered nothing that would be refused."""
     tenant = getattr(request, "tenant", None)
     if request.resolver_match and request.resolver_match.namespace == "console":
         return {"tenant": None, "nav": [_entry(request, *entry) for entry in _CONSOLE]}
     if tenant is None:
         return {"tenant": None, "nav": []}
-    return {"tenant": tenant, "nav": _entries(request), **_lazily(request)}
+    may_write = getattr(request, "role", None) not in (None, Role.VIEWER)
+    return {"tenant": tenant, "nav": _entries(request), "may_write": may_write, **_lazily(request)}
 
 
 def _lazily(request: HttpRequest) -> dict[str, Any]:

@@ -38,7 +38,8 @@ function showBest(best, state, page) {
   write("#better-best-text", best === 0 ? `No version beats the one it began with (${number(reward, 3)}).` : `Best: version ${best}, held-out reward ${number(reward, 3)}`);
   $("#better-best-actions").hidden = best === 0;
   $("#better-download").href = page.adapter_url.replace("/0/", `/${best}/`);
-  $("#better-continue").href = `${page.continue_url}${best}`;
+  const begin = $("#better-continue"); // viewers have none
+  if (begin) begin.href = `${page.continue_url}${best}`;
 }
 
 const heldOut = (rows) => `${rows} held-out ${rows === 1 ? "row" : "rows"}`;

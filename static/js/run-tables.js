@@ -75,7 +75,7 @@ export class Tables {
     const link = el("a", { class: "button button-quiet button-small", href, "aria-label": `Download the adapter of version ${step.version}` }, icon("download"));
     const begin = { class: "button button-quiet button-small", href: `${this.page.continue_url}${step.version}`, "aria-label": `Start a job from version ${step.version}`, title: "Start a job from it" };
     const talk = { class: "button button-quiet button-small", href: `${this.page.playground_url}${step.version}`, "aria-label": `Try version ${step.version} in the playground`, title: "Try it in the playground" };
-    return el("li", { class: "checkpoint", title: step.adapter_sha256 ? `sha256 ${step.adapter_sha256}` : null }, name, el("a", talk, icon("play")), el("a", begin, icon("arrow")), link);
+    return el("li", { class: "checkpoint", title: step.adapter_sha256 ? `sha256 ${step.adapter_sha256}` : null }, name, el("a", talk, icon("play")), ...(this.page.continue_url ? [el("a", begin, icon("arrow"))] : []), link);
   }
 }
 
