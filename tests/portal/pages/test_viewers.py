@@ -48,9 +48,9 @@ def test_a_viewer_sees_checkpoints_and_may_not_keep_or_delete_them(world: World)
         assert (words in theirs, words in ours) == (False, True), words
 
 
-@pytest.mark.parametrize("page", ["/jobs/new/", "/datasets/new/", "/datasets/generate/", "/datasets/import/", "/rewards/new/"])
-def test_a_page_for_making_something_tells_a_viewer_why_not(world: World, page: str) -> None:
-    theirs, ours = (world.client(user).get(page).content.decode() for user in (world.vera, world.bob))
+@pytest.mark.parametrize("address", ["/jobs/new/", "/datasets/new/", "/datasets/generate/", "/datasets/import/", "/rewards/new/"])
+def test_a_page_for_making_something_tells_a_viewer_why_not(world: World, address: str) -> None:
+    theirs, ours = (world.client(user).get(address).content.decode() for user in (world.vera, world.bob))
     assert ("your role is viewer" in theirs, "your role is viewer" in ours) == (True, False)
 
 
