@@ -22,6 +22,7 @@ from portal import gateway
 from portal.api import serializers as shapes
 from portal.api.auth import granted, tenant_of
 from portal.api.idempotency import OncePerKey
+from portal.api.numbers import whole, whole_of
 from portal.api.stream import EventStream, frames, right_to_listen
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
@@ -107,8 +108,8 @@ class Jobs(TenantViews):
     @documented(shapes.EventsOut, MISSING, parameters=[_AFTER, _LIMIT])
     @action(detail=True, methods=["get"], pagination_class=None)
     def events(self, request: Request, public_id: str) -> Response:
-        after = _number(request, "after", 0)
-        rows = events_after(self.get_object(), after, _number(request, "limit", MAX_EVENTS))
+        after = whole(request.query_params, "after", 0)
+        rows = events_after(self.get_object(), after, whole(request.query_params, "limit", MAX_EVENTS))
         return Response({"events": rows, "last": rows[-1]["seq"] if rows else after})
 
     @extend_schema(
@@ -121,7 +122,7 @@ class Jobs(TenantViews):
         """The events as server-sent events, each as it comes. 204 when the job has ended and there is no event after that number."""
         job = self.get_object()
         last = request.headers.get("Last-Event-ID")
-        after = _number_of("Last-Event-ID", last) if last else _number(request, "after", 0)
+        after = whole_of("Last-Event-ID", last) if last else whole(request.query_params, "after", 0)
         if not job.is_open and not events_after(job, after, 1):
             return HttpResponse(status=status.HTTP_204_NO_CONTENT)
         body = frames(job, after, request.user.pk, right_to_listen(request))
@@ -154,7 +155,7 @@ class Jobs(TenantViews):
         change = request.query_params.get("change", "")
         if change and change not in evaluations.CHANGES:
             raise exceptions.ValidationError({"change": [f"choose among {', '.join(evaluations.CHANGES)}"]})
-        numbers = {name: _number(request, name, default) for name, default in (("against", 0), ("offset", 0), ("limit", 100))}
+        numbers = {name: whole(request.query_params, name, default) for name, default in (("against", 0), ("offset", 0), ("limit", 100))}
         numbers["limit"] = min(max(1, numbers["limit"]), 1000)
         try:
             return Response(evaluations.rows(job, version, change=change, **numbers))
@@ -166,7 +167,7 @@ class Jobs(TenantViews):
     def rollouts(self, request: Request, public_id: str) -> Response:
         """Completions of a step, in whole groups with advantages; with `every` the newest of all steps up to `version`."""
         job, asked = self.get_object(), request.query_params
-        wanted = {name: _number(request, name, 0) for name in rollouts.WHOLE if name in asked}
+        wanted = {name: whole(request.query_params, name, 0) for name in rollouts.WHOLE if name in asked}
         wanted |= {name: _decimal(request, name) for name in ("reward_min", "reward_max") if name in asked}
         wanted |= {name: asked[name][:200] for name in ("finish", "text") if name in asked}
         wanted |= {name: asked[name] == "true" for name in ("every", "tokens") if name in asked}
@@ -231,13 +232,3 @@ def _decimal(request: Request, name: str) -> float:
     if not isfinite(value):
         raise exceptions.ValidationError({name: ["must be a finite number"]})
     return value
-
-
-def _number(request: Request, name: str, default: int) -> int:
-    return _number_of(name, request.query_params.get(name, str(default)))
-
-
-def _number_of(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise exceptions.ValidationError({name: ["must be a whole number, 0 or more"]})
-    return int(text)

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
+from portal.api.numbers import whole
 from portal.api.parsers import JSONParser
 from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
 from portal.datasets import measure
@@ -100,7 +101,7 @@ class Datasets(TenantViews):
         split = asked.get("split", "train")
         if split not in ("train", "eval"):
             raise exceptions.ValidationError({"split": ["must be train or eval"]})
-        where = {"start": _number(asked, "from", 0), "limit": min(MAX_ROWS, max(1, _number(asked, "limit", PAGE_ROWS)))}
+        where = {"start": whole(asked, "from", 0), "limit": min(MAX_ROWS, max(1, whole(asked, "limit", PAGE_ROWS)))}
         found = raw_page(self.get_object(), split, needle=asked.get("q", "")[:MAX_NEEDLE], **where)
         return Response({"rows": found.rows, "next": found.next_row})
 
@@ -129,10 +130,3 @@ def _model(name: str | None) -> str:
     if name and name not in {info.name for info in catalog.known_models(timezone.now())}:
         raise exceptions.ValidationError({"model": [f"there is no base model {name[:80]}"]})
     return name or ""
-
-
-def _number(asked: Any, name: str, default: int) -> int:
-    text = asked.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise exceptions.ValidationError({name: ["must be a whole number, 0 or more"]})
-    return int(text)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema_view
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from engine.grader_spec import shown
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
+from portal.api.numbers import whole
 from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
 from portal.errors import Invalid
 from portal.rewards import lab
@@ -105,7 +106,7 @@ class RewardRuns(mixins.RetrieveModelMixin, viewsets.GenericViewSet):
     def cases(self, request: Request, public_id: str) -> Response:
         """The cases in their order, those that are not graded yet without outcomes."""
         run = self.get_object()
-        after, limit = _number(request, "after", -1), min(MAX_CASES_A_PAGE, max(1, _number(request, "limit", 100)))
+        after, limit = whole(request.query_params, "after", -1), min(MAX_CASES_A_PAGE, max(1, whole(request.query_params, "limit", 100)))
         found = list(run.cases.filter(number__gt=after).order_by("number")[: limit + 1])
         rows = [{"number": case.number, "case": case.case, "outcomes": case.result and case.result["outcomes"]} for case in found[:limit]]
         return Response({"cases": rows, "next": rows[-1]["number"] if len(found) > limit else None})
@@ -117,15 +118,6 @@ class RewardRuns(mixins.RetrieveModelMixin, viewsets.GenericViewSet):
         run = self.get_object()
         lab.stop_run(tenant_of(request), request.user, run, timezone.now())
         return Response(RunOut(run).data, status=status.HTTP_202_ACCEPTED)
-
-
-def _number(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise serializers.ValidationError({name: ["must be a whole number, 0 or more"]})
-    return int(text)
 
 
 def _line_in(message: str) -> int | None:
