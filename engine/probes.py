@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ AT_ONCE = 2
 OPEN_OF_TENANT, OPEN_OF_ALL, KEPT = 2, 64, 512
 COMPLETIONS_AT_ONCE = 64  # a quarter of the sampler's smallest batch: what is with it keeps its place, whoever comes
 TRIES = 2
+# Tokens of the rows that are whole, for whoever bills them; named as in a rollout's summary.
+COUNTS = ("prompt_tokens", "env_tokens", "cached_tokens", "sampled_tokens", "judge_tokens")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 OPEN = ("waiting", "running")
 
@@ -41,6 +44,7 @@ class _Probe:
     order: ProbeOrder
     state: str = "waiting"  # waiting | running | done | failed | cancelled
     rows_done: int = 0
+    used: Counter[str] = field(default_factory=Counter)
     error: dict[str, str] | None = None
     result: dict[str, Any] | None = None
     task: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -59,6 +63,7 @@ class _Probe:
             "total": self.order.completions,
             "error": self.error,
             "result": self.result,
+            "used": dict(self.used),
         }
 
 
@@ -164,6 +169,7 @@ class Probes:
                     started = self._clock()
                     sampled.append(await self._sampled(probe, row))
                     longest = max(longest, self._clock() - started)
+                    probe.used.update({name: sampled[-1].summary.get(name, 0) for name in COUNTS})
                     probe.rows_done += 1
 
             await _together([one(row) for row in rows])

@@ -183,6 +183,8 @@ class HoldAdmin(ReadOnly):
 
     fields = (
         "job",
+        "source_type",
+        "source",
         "tenant",
         "micros",
         "estimate",
@@ -195,6 +197,8 @@ class HoldAdmin(ReadOnly):
     )
     readonly_fields = fields
     list_display = (
+        "source",
+        "source_type",
         "job",
         "tenant",
         "micros",
@@ -206,7 +210,7 @@ class HoldAdmin(ReadOnly):
         "stop_reason",
         "closed_at",
     )
-    list_filter = ("stop_code",)
+    list_filter = ("source_type", "stop_code", ("closed_at", admin.EmptyFieldListFilter))
     list_select_related = ("job", "tenant")
 
     @admin.display
@@ -215,20 +219,20 @@ class HoldAdmin(ReadOnly):
 
     @admin.display
     def rollout_seconds(self, hold: Hold) -> str:
-        return f"{costs.device_seconds(hold.job)[0]:,.1f}"
+        return f"{costs.device_seconds(hold.job)[0]:,.1f}" if hold.job else ""
 
     @admin.display
     def train_seconds(self, hold: Hold) -> str:
-        return f"{costs.device_seconds(hold.job)[1]:,.1f}"
+        return f"{costs.device_seconds(hold.job)[1]:,.1f}" if hold.job else ""
 
     @admin.display(description="billed for an hour of both")
     def per_device_hour(self, hold: Hold) -> str:
-        seconds = sum(costs.device_seconds(hold.job))
+        seconds = sum(costs.device_seconds(hold.job)) if hold.job else 0
         return money.shown(round(costs.of(hold.job) * 3600 / seconds)) if seconds else ""
 
     @admin.display(description="cost so far")
     def cost(self, hold: Hold) -> str:
-        return money.shown(costs.of(hold.job))
+        return money.shown(costs.of(hold.job)) if hold.job else ""
 
 
 @admin.register(DailyUsage)

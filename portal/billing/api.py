@@ -32,7 +32,9 @@ class QuotaOut(serializers.Serializer):
 
 
 class HoldOut(serializers.Serializer):
-    job = serializers.CharField(source="job.public_id")
+    source_type = serializers.CharField(help_text="job, chat, probe or trial.")
+    source = serializers.CharField(help_text="Its id.")
+    job = serializers.CharField(source="job.public_id", allow_null=True)
     micros = serializers.IntegerField()
     budget_micros = serializers.IntegerField(allow_null=True)
     budget_tokens = serializers.IntegerField(allow_null=True)

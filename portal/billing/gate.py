@@ -20,6 +20,7 @@ from portal.billing.ledger import MAX_QUANTITY
 from portal.billing.models import TOKEN_KINDS, Hold
 from portal.billing.money import shown
 from portal.billing.prices import PriceBook
+from portal.billing.refusals import NoCredit, PaymentDue, SpendingLimit
 from portal.errors import Conflict, Invalid
 from portal.jobs import tasks
 from portal.jobs.models import Job, JobCommand, State
@@ -27,18 +28,6 @@ from portal.jobs.models import Job, JobCommand, State
 log = structlog.get_logger(__name__)
 
 STEPS_AHEAD = 2
-
-
-class NoCredit(Conflict):
-    code = "insufficient_credit"
-
-
-class PaymentDue(Conflict):
-    code = "payment_due"
-
-
-class SpendingLimit(Conflict):
-    code = "spending_limit"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

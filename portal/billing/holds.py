@@ -1,16 +1,23 @@
-"""Money set aside for jobs. A reservation is one conditional update: however many ask at once, no more is held than there is."""
+"""Money set aside for what is going to be used.
+
+A reservation is one conditional update: however many ask at once, no more is held than there is.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
+import structlog
 from django.db import transaction
 from django.db.models import F
 
 from portal.billing import ledger
 from portal.billing.models import Account, Hold
 from portal.jobs.models import Job
+from tenants.models import Tenant
+
+log = structlog.get_logger(__name__)
 
 
 class NotCovered(Exception):
@@ -28,7 +35,34 @@ def place(job: Job, micros: int, now: datetime, **terms: Any) -> Hold:
         if not _reserve(account, micros):
             account.refresh_from_db()
             raise NotCovered(needed=micros, available=account.available_micros)
-        return Hold.objects.create(tenant_id=job.tenant_id, job=job, micros=micros, **terms)
+        return Hold.objects.create(tenant_id=job.tenant_id, job=job, source=job.public_id, micros=micros, **terms)
+
+
+def place_for(tenant: Tenant, source_type: str, source: str, micros: int, now: datetime, expires_at: datetime) -> Hold:
+    """The one hold of what is no job, of at least ``micros``: asked for again, it is the same one. Raises ``NotCovered``.
+
+    One that is closed stays so: what it was for has ended, and nothing is held.
+    """
+    key = {"tenant": tenant, "source_type": source_type, "source": source}
+    with transaction.atomic():
+        account = ledger.locked(tenant, now)
+        hold, _ = Hold.objects.get_or_create(**key, defaults={"micros": 0, "expires_at": expires_at})
+        missing = micros - hold.micros
+        if hold.closed_at is None and missing > 0:
+            if not _reserve(account, missing):
+                raise NotCovered(needed=missing, available=account.available_micros)
+            _change(hold, missing)
+        Hold.objects.filter(pk=hold.pk, closed_at=None).update(expires_at=expires_at)
+        return hold
+
+
+def sweep(now: datetime) -> int:
+    """Release what nobody released in time, since its process died; how many."""
+    left = list(Hold.objects.select_related("tenant").filter(closed_at=None, expires_at__lt=now).order_by("pk")[:1000])
+    for hold in left:
+        log.warning("hold_expired", source_type=hold.source_type, source=hold.source, micros=hold.micros)
+        release(hold, now)
+    return len(left)
 
 
 def raise_to(hold: Hold, micros: int, now: datetime) -> bool:

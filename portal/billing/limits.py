@@ -46,13 +46,13 @@ def spent_this_month(tenant: Tenant, now: datetime) -> int:
     return -int(tenant.daily_usage.filter(day__gte=first).aggregate(total=Sum("amount_micros"))["total"] or 0)
 
 
-def obstacle(tenant: Tenant, more: int, now: datetime) -> str:
+def obstacle(tenant: Tenant, more: int, now: datetime, *, what: str = "the next steps") -> str:
     """Why ``more`` micro-units do not fit into this month; "" when they do."""
     stop = Account.objects.filter(tenant=tenant).values_list("stop_micros", flat=True).first()
     if stop is None or (spent := spent_this_month(tenant, now)) + more <= stop:
         return ""
     return (
-        f"this month has cost {money.shown(spent)}, the next steps may cost {money.shown(more)}, and your organisation stops at "
+        f"this month has cost {money.shown(spent)}, {what} may cost {money.shown(more)}, and your organisation stops at "
         f"{money.shown(stop)}; raise that on the billing page, or wait for the next month"
     )
 

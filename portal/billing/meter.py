@@ -42,10 +42,10 @@ class Meter:
         used = _used(_count(tokens, "prefill"), _count(rollout, "cached_tokens"), _count(tokens, "sampled"), _count(tokens, "judge"))
         free = "the platform failed this step" if data.get("attribution") == "platform" else ""
         untrained = free or _SKIPPED.get(data.get("skipped") or "", "")
-        where = {"step": _count(data, "version"), "attempt": _count(data, "attempt"), "at": at}
+        step, attempt, trained = _count(data, "version"), _count(data, "attempt"), {Kind.TRAINED.value: _count(tokens, "trained")}
         return [
-            *self._lines(SourceType.JOB, used, reason=free, **where),
-            *self._lines(SourceType.JOB, {Kind.TRAINED: _count(tokens, "trained")}, reason=untrained, **where),
+            *self._lines(SourceType.JOB, used, reason=free, step=step, attempt=attempt, at=at),
+            *self._lines(SourceType.JOB, trained, reason=untrained, step=step, attempt=attempt, at=at),
         ]
 
     def evaluation(self, data: dict[str, Any], at: datetime) -> list[Line]:
@@ -55,11 +55,9 @@ class Meter:
 
     def batch(self, ready: dict[str, Any], at: datetime, *, reason: str) -> list[Line]:
         """A sampled batch (the data of ``rollout_ready``) that no step came of; at 0 when there is a ``reason``."""
-        summary = ready.get("summary") or {}
-        prefill = _count({"prefill": _count(summary, "prompt_tokens") + _count(summary, "env_tokens")}, "prefill")
-        used = _used(prefill, _count(summary, "cached_tokens"), _count(summary, "sampled_tokens"), _count(summary, "judge_tokens"))
-        where = {"step": _count(ready, "version") + 1, "attempt": _count(ready, "attempt"), "at": at}
-        return list(self._lines(SourceType.JOB, used, reason=reason, **where))
+        step, attempt = _count(ready, "version") + 1, _count(ready, "attempt")
+        used = sampled(ready.get("summary") or {})
+        return list(self._lines(SourceType.JOB, used, reason=reason, step=step, attempt=attempt, at=at))
 
     def _lines(self, source_type: str, used: dict[str, int], *, reason: str, step: int, attempt: int, at: datetime) -> Iterator[Line]:
         for kind, quantity in used.items():
@@ -77,6 +75,12 @@ class Meter:
                     at=at,
                     reason=reason,
                 )
+
+
+def sampled(summary: dict[str, Any]) -> dict[str, int]:
+    """Kind → tokens, of the engine's counts of what it sampled (as in ``engine.events.RolloutSummary``)."""
+    prefill = _count({"prefill": _count(summary, "prompt_tokens") + _count(summary, "env_tokens")}, "prefill")
+    return _used(prefill, _count(summary, "cached_tokens"), _count(summary, "sampled_tokens"), _count(summary, "judge_tokens"))
 
 
 def _used(prefill: int, cached: int, sampled: int, judge: int) -> dict[str, int]:

@@ -65,6 +65,7 @@ class SourceType(models.TextChoices):
     JOB = "job"
     EVALUATION = "evaluation"
     PROBE = "probe"
+    TRIAL = "trial"
     CHAT = "chat"
     STORAGE = "storage"
     GRANT = "grant"
@@ -288,10 +289,17 @@ class DailyUsage(models.Model):
 
 
 class Hold(models.Model):
-    """Money set aside for a job, so that two jobs never spend the same. One per job, from submission to its end."""
+    """Money set aside for what is going to be used, so that two things never spend the same. One per source, from before it begins to its
+    end: a job, a chat, a probe, a trial of a reward. Whatever is tried again finds the hold that stands.
+    """
 
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="holds")
-    job = models.OneToOneField(Job, models.PROTECT, related_name="hold")
+    source_type = models.CharField(max_length=12, choices=SourceType.choices, default=SourceType.JOB)
+    source = models.CharField(max_length=64, help_text="The public id of what it is for.")
+    job = models.OneToOneField(Job, models.PROTECT, null=True, related_name="hold")
+    expires_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it is released at the latest, should whoever placed it have died. Jobs end by events."
+    )
     micros = models.BigIntegerField(default=0, help_text="Held now.")
     step_tokens = models.JSONField(default=dict, help_text="Kind to tokens: the most that one step can use, with its evaluation.")
     estimate_micros = models.BigIntegerField(null=True, help_text="What the job was expected to cost when it was started.")
@@ -306,9 +314,16 @@ class Hold(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "id"], name="hold_tenant_id"),
+            models.UniqueConstraint(fields=["tenant", "source_type", "source"], name="hold_once"),
+            models.CheckConstraint(
+                condition=Q(source_type="job", job__isnull=False, expires_at=None)
+                | (~Q(source_type="job") & Q(job=None, expires_at__isnull=False)),
+                name="hold_of_a_job_or_expiring",
+            ),
             models.CheckConstraint(condition=Q(micros__gte=0), name="hold_not_negative"),
             models.CheckConstraint(condition=Q(closed_at=None) | Q(micros=0), name="hold_closed_is_empty"),
         )
+        indexes = (models.Index(fields=["expires_at"], condition=Q(closed_at=None, expires_at__isnull=False), name="hold_expires"),)
 
     def __str__(self) -> str:
-        return f"hold of {self.job}"
+        return f"hold of {self.job or self.source}"

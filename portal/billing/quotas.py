@@ -94,11 +94,11 @@ def admit_bytes(tenant: Tenant, more: int) -> None:
         raise QuotaExceeded([("quota.storage_bytes", full)])
 
 
-def month_obstacle(tenant: Tenant, limit: int | None, more: int, now: datetime) -> str:
+def month_obstacle(tenant: Tenant, limit: int | None, more: int, now: datetime, *, what: str = "a step") -> str:
     """Why ``more`` tokens do not fit into this month; "" when they do."""
     if limit is None or (used := tokens_this_month(tenant, now)) + more <= limit:
         return ""
-    return f"{used:,} of this month's {limit:,} tokens are used and a step may take {more:,}; wait for the next month{_OR_ASK}"
+    return f"{used:,} of this month's {limit:,} tokens are used and {what} may take {more:,}; wait for the next month{_OR_ASK}"
 
 
 def open_jobs(tenant: Tenant) -> int:

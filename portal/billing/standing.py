@@ -50,7 +50,10 @@ def of(tenant: Tenant, now: datetime) -> Standing:
     if now < ends:
         stage, reason = "grace", f"{what} since {since:%Y-%m-%d}; new jobs can start until {ends:%Y-%m-%d}"
     elif now < stops:
-        stage, reason = "no_new_jobs", f"{what} since {since:%Y-%m-%d}, so no new job can start; settle it on the billing page"
+        stage, reason = (
+            "no_new_jobs",
+            f"{what} since {since:%Y-%m-%d}, so no new job, chat, probe or judge can start; settle it on the billing page",
+        )
     else:
         stage, reason = "stopped", f"{what} since {since:%Y-%m-%d}, so jobs pause; settle it on the billing page, and they go on"
     return Standing(stage=stage, since=since, no_new_jobs_at=ends, stops_at=stops, reason=reason)

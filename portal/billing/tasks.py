@@ -1,11 +1,11 @@
-"""Celery's part of billing. Each task looks for what is due in rows, has a deadline, and does nothing where there is no Stripe."""
+"""Celery's part of billing. Each task looks for what is due in rows, and has a deadline; those of Stripe do nothing where there is none."""
 
 from __future__ import annotations
 
 from django.db import transaction
 from django.utils import timezone
 
-from portal.billing import limits, notices, outbox, reconcile, stripe_client
+from portal.billing import holds, limits, notices, outbox, reconcile, storage, stripe_client
 from portal.celery import app
 
 SECONDS = 60.0  # and one call more, which together stay below the worker's own limit
@@ -40,6 +40,18 @@ def nightly() -> None:
         notices.backfill(stripe, timezone.now())
         notices.sweep(stripe, timezone.now(), seconds=SECONDS)
         reconcile.compare(stripe, timezone.now())
+
+
+@app.task(name="portal.billing.tasks.sweep", ignore_result=True)
+def sweep() -> None:
+    """Release what is held for answers whose process died. With or without Stripe."""
+    holds.sweep(timezone.now())
+
+
+@app.task(name="portal.billing.tasks.store", ignore_result=True)
+def store() -> None:
+    """Count what was stored on the days that are over; each once, however often this runs. With or without Stripe."""
+    storage.charge(timezone.now())
 
 
 def handle_on_commit() -> None:

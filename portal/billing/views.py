@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.billing import estimates, gate, ledger, quotas, usage
+from portal.billing import estimates, gate, ledger, quotas, sources, usage
 from portal.billing.chart import chart
 from portal.billing.costs import cost_of
 from portal.billing.forecast import forecast
@@ -53,7 +53,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "total": usage.total(days),
         "account": ledger.account_of(tenant, now),
         "uses": quotas.uses(tenant, now),
-        "holds": tenant.holds.filter(closed_at=None).select_related("job")[:JOBS_SHOWN],
+        "holds": tenant.holds.filter(closed_at=None, micros__gt=0).count(),
         "letters": _letters(tenant),
         "forecast": forecast(tenant, now),
         "stripe": bool(settings.STRIPE_KEY),
@@ -108,8 +108,10 @@ def prices(request: HttpRequest) -> HttpResponse:
 
 def _jobs(tenant: Tenant, month: usage.Month) -> dict[str, Any]:
     sums = usage.by(tenant, month, "source")
-    names = {job.public_id: job for job in tenant.jobs.filter(public_id__in=[found.name for found in sums[:JOBS_SHOWN]])}
-    return {"jobs": [(found, names.get(found.name)) for found in sums[:JOBS_SHOWN]], "more_jobs": max(0, len(sums) - JOBS_SHOWN)}
+    shown = sums[:JOBS_SHOWN]
+    names = {job.public_id: job for job in tenant.jobs.filter(public_id__in=[found.name.partition("@")[0] for found in shown])}
+    rows = [(found, names.get(found.name.partition("@")[0]), sources.words_of(found.name)) for found in shown]
+    return {"jobs": rows, "more_jobs": len(sums) - len(shown)}
 
 
 def _letters(tenant: Tenant) -> Any:

@@ -6,6 +6,8 @@ training, and the evaluation that may follow.
 
 from __future__ import annotations
 
+from typing import Any
+
 from engine.grader_spec import JudgeGrader, parts_of
 from engine.spec import JobSpec
 from portal.billing.models import Kind
@@ -28,6 +30,24 @@ def step_tokens(spec: JobSpec) -> dict[str, int]:
     }
 
 
+def sampled_tokens(spec: JobSpec, completions: int) -> dict[str, int]:
+    """Kind → tokens of so many completions that nothing is trained on: a probe's."""
+    return {
+        Kind.PREFILL: completions * (spec.rollout.max_prompt_tokens + spec.environment.most_added_tokens),
+        Kind.SAMPLED: completions * _written(spec),
+        Kind.JUDGE: completions * _judged(spec),
+    }
+
+
+def judged_tokens(grader: Any, read: int) -> int:
+    """Judges' tokens for one grading of a completion and a row that have at most ``read`` tokens together."""
+    judges = [part for _, part in parts_of(grader) if isinstance(part, JudgeGrader)]
+    return sum(
+        JUDGE_TRIES * (read + sum(len(text) for _, text in judge.templates()) + judge.sampling_params.max_completions_tokens)
+        for judge in judges
+    )
+
+
 def _written(spec: JobSpec) -> int:
     """Sampled tokens of one completion at its longest."""
     told = spec.environment.most_turns * spec.rollout.max_new_tokens
@@ -36,8 +56,4 @@ def _written(spec: JobSpec) -> int:
 
 def _judged(spec: JobSpec) -> int:
     """Judges' tokens for one completion: their prompt has no more tokens than characters, the completion's and the row's aside."""
-    judges = [part for _, part in parts_of(spec.grader) if isinstance(part, JudgeGrader)]
-    return sum(
-        JUDGE_TRIES * (spec.context_tokens + sum(len(text) for _, text in judge.templates()) + judge.sampling_params.max_completions_tokens)
-        for judge in judges
-    )
+    return judged_tokens(spec.grader, spec.context_tokens)

@@ -1,5 +1,7 @@
 """Chats: asked for, answered by the engine, paid for. Whatever way one ends, it is settled once.
 
+What an answer may cost at most is held before the engine hears of it, and released when it is settled.
+
 An answer that came whole is billed by its usage; one whose client left, by what had come until then; one that the platform failed, not.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -17,12 +19,10 @@ from django.utils import timezone
 from rest_framework.exceptions import ErrorDetail, Throttled
 
 from portal import gateway
-from portal.billing import ledger, quotas
-from portal.billing.gate import NoCredit
+from portal.billing import spending
 from portal.billing.ledger import Line
 from portal.billing.models import Kind, SourceType
-from portal.billing.money import shown
-from portal.billing.prices import PriceBook
+from portal.billing.spending import Spender
 from portal.openai import names
 from portal.openai.chat_request import ChatRequest
 from portal.openai.models import Chat
@@ -30,6 +30,8 @@ from tenants.access import require
 from tenants.models import Role, Tenant, User
 
 log = structlog.get_logger(__name__)
+
+LASTS = timedelta(minutes=15)  # longer than any answer: the engine ends one after 10 minutes at the latest
 
 
 class TooManyChats(Throttled):
@@ -58,13 +60,14 @@ class Asked:
 
 
 def ask(tenant: Tenant, user: User, request: ChatRequest, now: datetime) -> Asked:
-    """Raises ``names.NoModel``, ``Invalid``, ``Forbidden`` for viewers, and ``NoCredit`` or ``QuotaExceeded`` for who cannot pay."""
+    """Raises ``names.NoModel``, ``Invalid``, ``Forbidden`` for viewers, and the refusals of ``spending.hold`` for who cannot pay."""
     require(tenant, user, Role.MEMBER)
     served = names.resolve(tenant, request.model, now)
-    _afford(tenant, served, request, now)
-    chat = Chat.objects.create(
-        tenant=tenant, base_model=served.info.name, job=served.job, version=served.version, asked_by=user, created_at=now
-    )
+    with transaction.atomic():
+        chat = Chat.objects.create(
+            tenant=tenant, base_model=served.info.name, job=served.job, version=served.version, asked_by=user, created_at=now
+        )
+        spending.hold(_spender(chat), _most(served, request), now, lasts=LASTS)
     return Asked(chat=chat, model=served.name, request=request)
 
 
@@ -137,45 +140,27 @@ def settle(chat: Chat, spent: Spent, now: datetime, *, left: bool = False) -> No
     with transaction.atomic():
         if not Chat.objects.filter(pk=chat.pk, state=Chat.State.OPEN).update(state=state, ended_at=now, **counts):
             return
-        ledger.post(chat.tenant, _lines(chat, spent, state, now), now)
+        spending.bill(_spender(chat), _lines(chat, spent, state, now), now)
     log.info("chat_ended", chat=chat.public_id, state=state, **counts)
 
 
+def _spender(chat: Chat) -> Spender:
+    return Spender(tenant=chat.tenant, source_type=SourceType.CHAT, source=chat.public_id, model=chat.base_model, words="this answer")
+
+
 def _lines(chat: Chat, spent: Spent, state: str, now: datetime) -> list[Line]:
+    """In the ledger a chat is a row of what was asked: the model, or the job's version."""
     reason = "not billed: the platform failed this answer" if state == Chat.State.FAILED else ""
     cached = min(spent.cached_tokens, spent.prompt_tokens)
-    used = {Kind.PREFILL: spent.prompt_tokens - cached, Kind.CACHED_PREFILL: cached, Kind.SAMPLED: spent.completion_tokens}
-    prices = PriceBook.read()
-    return [
-        Line(
-            source_type=SourceType.CHAT,
-            source=chat.source,
-            step=chat.pk,
-            attempt=0,
-            kind=kind,
-            model=chat.base_model,
-            quantity=quantity,
-            price_micros=0 if reason else prices.price(kind, chat.base_model, now),
-            at=now,
-            reason=reason,
-        )
-        for kind, quantity in used.items()
-        if quantity
-    ]
+    tokens = {Kind.PREFILL: spent.prompt_tokens - cached, Kind.CACHED_PREFILL: cached, Kind.SAMPLED: spent.completion_tokens}
+    return spending.used(_spender(chat), tokens, now, step=chat.pk, source=chat.source, reason=reason)
 
 
-def _afford(tenant: Tenant, served: names.Served, request: ChatRequest, now: datetime) -> None:
-    """Nothing is held for a chat: it is short. What it may cost at most must be there when it begins."""
+def _most(served: names.Served, request: ChatRequest) -> dict[str, int]:
+    """Kind → the tokens that the answer can take."""
     context = served.info.max_context_tokens
     sampled = request.n * min(request.most_new_tokens or context, context)
-    tokens = {Kind.PREFILL: min(request.characters, context), Kind.SAMPLED: sampled}
-    limit = quotas.limits(tenant)["tokens_per_month"]
-    if lacking := quotas.month_obstacle(tenant, limit, sum(tokens.values()), now):
-        raise quotas.QuotaExceeded([("quota.tokens_per_month", lacking)])
-    needed, available = PriceBook.read().most(tokens, served.info.name, now), ledger.account_of(tenant, now).available_micros
-    if needed > available:
-        words = f"this answer may cost {shown(needed)}, {shown(available)} of your credit is free; ask for fewer tokens or for credit"
-        raise NoCredit([("credit", words)])
+    return {Kind.PREFILL: min(request.characters, context), Kind.SAMPLED: sampled}
 
 
 def settled_now(chat: Chat, spent: Spent, *, left: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -12,8 +13,10 @@ from portal import gateway
 from portal.errors import Conflict, Invalid
 from portal.openai import fields
 from portal.openai.base import View
+from portal.rewards import trial_costs
 from portal.rewards.actions import checked_grader
 from tenants.access import require
+from tenants.ids import new_id
 from tenants.models import Role, Tenant, User
 
 CASE_SECONDS = 25.0
@@ -54,9 +57,23 @@ class Run(View):
 
 
 def grade(tenant: Tenant, user: User, grader: dict[str, Any], text: str, item: dict[str, Any]) -> dict[str, Any]:
-    """One outcome of the Lab: reward, components, error, judge_tokens, seconds. Raises ``gateway.EngineDown``, ``Conflict`` when busy."""
+    """One outcome of the Lab: reward, components, error, judge_tokens, seconds. Judges' tokens are held before and billed after.
+
+    Raises ``gateway.EngineDown``, ``Conflict`` when busy, and the refusals of ``spending.hold``.
+    """
     require(tenant, user, Role.MEMBER)
     case = {"sample": {"output_text": text}, "item": item}
+    held = trial_costs.hold(tenant, new_id("grd"), grader, [case], 1, timezone.now())
+    outcome: dict[str, Any] | None = None
+    try:
+        outcome = _graded(tenant, grader, case)
+    finally:
+        if held is not None:
+            trial_costs.bill_one(held, outcome, timezone.now())
+    return outcome
+
+
+def _graded(tenant: Tenant, grader: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
     order = {"tenant": tenant.public_id, "grader": grader, "cases": [case], "begin_seconds": 1.0, "case_seconds": CASE_SECONDS}
     answered = gateway.engine().grade(order, seconds=1.0 + CASE_SECONDS)
     if answered["busy"]:

@@ -17,7 +17,8 @@ chat_id = partial(new_id, "chatcmpl")
 class Chat(models.Model):
     """One answer of a model, and what it used. Its number is its key in the ledger, so that it is billed once.
 
-    ``job`` None: the base model. A web process that dies leaves its chats open for ever: they are not billed.
+    ``job`` None: the base model. A web process that dies leaves its chats open for ever: they are not billed,
+    and what was held for them is released when it expires.
     """
 
     class State(models.TextChoices):

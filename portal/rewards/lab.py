@@ -18,6 +18,7 @@ from engine.grader_spec import parse_grader, parts_of
 from engine.spec import SpecError
 from portal.errors import Conflict, Invalid
 from portal.gateway import EngineDown, EngineRefused, EngineSlow, engine
+from portal.rewards import trial_costs
 from portal.rewards.lab_cases import cases_of, size_of
 from portal.rewards.models import LabCase, LabRun, Reward, Sheet
 from portal.rewards.secrets import sealed
@@ -52,7 +53,10 @@ def begin_run(
     reward: Reward | None = None,
     sheet: Sheet | None = None,
 ) -> LabRun:
-    """Fix the cases and grade the first of them. Raises ``Invalid`` naming fields, ``Conflict`` for too many runs, ``Forbidden``."""
+    """Fix the cases and grade the first of them. Raises ``Invalid`` naming fields, ``Conflict`` for too many runs, ``Forbidden``.
+
+    What judges may cost is held, a call at a time; who cannot pay it is refused as by ``spending.hold``.
+    """
     require(tenant, user, Role.MEMBER)
     parsed, problems = _parsed(grader), []
     kept = sealed(tenant.public_id, parsed.model_dump(mode="json"), problems)
@@ -81,6 +85,7 @@ def begin_run(
             beat_at=now,
         )
         LabCase.objects.bulk_create(LabCase(tenant=tenant, run=run, number=number, case=case) for number, case in enumerate(cases))
+        _hold(run, cases[:_CASES_AT_ONCE], now)
         _forget_old(run)
     if (wait_seconds := _advance(run, now, case_seconds=INLINE_SECONDS / trial.repeats, is_final=False)) is not None:
         _hand_on(run, wait_seconds)
@@ -132,6 +137,10 @@ def _advance(run: LabRun, now: datetime, *, case_seconds: float, is_final: bool)
     if now - run.created_at > LIMIT:
         return _end(run, now, LabRun.State.FAILED, f"Ended after {LIMIT.seconds // 60} minutes. What had been graded by then is shown.")
     cases = list(run.cases.filter(number__gte=run.done).order_by("number")[:_CASES_AT_ONCE])
+    try:
+        _hold(run, [case.case for case in cases], now)
+    except Conflict as refused:
+        return _end(run, now, LabRun.State.FAILED, f"Ended early: {refused.problems[0][1]}."[:500])
     order = {
         **_order(run, cases),
         "tenant": run.tenant.public_id,
@@ -188,6 +197,8 @@ def _keep(run: LabRun, now: datetime, answer: dict[str, Any], results: list[dict
                 LabCase.objects.create(tenant=run.tenant, run=run, number=number, case=result["case"], result=kept)
             else:
                 LabCase.objects.filter(run=run, number=number).update(result=kept)
+        outcomes = (outcome for result in results for outcome in result["outcomes"])
+        trial_costs.bill(run.tenant, run.public_id, run.done, outcomes, now)
     run.done, run.total, run.failures = done, total, 0
     if done >= total:
         return _end(run, now, LabRun.State.SUCCEEDED, "")
@@ -233,7 +244,13 @@ def _failed(run: LabRun, now: datetime, error: EngineDown, *, is_final: bool) ->
 
 
 def _end(run: LabRun, now: datetime, state: LabRun.State, note: str) -> None:
-    LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING).update(state=state, note=note, ended_at=now, beat_at=now)
+    with transaction.atomic():
+        LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING).update(state=state, note=note, ended_at=now, beat_at=now)
+        trial_costs.release(run.tenant, run.public_id, now)
+
+
+def _hold(run: LabRun, cases: list[dict[str, Any]], now: datetime) -> None:
+    trial_costs.hold(run.tenant, run.public_id, run.grader, cases, run.repeats, now)
 
 
 def _hand_on(run: LabRun, seconds: float) -> None:

@@ -9,6 +9,9 @@ import structlog
 from django.db import IntegrityError, transaction
 
 from portal import gateway
+from portal.billing import meter, spending, worst
+from portal.billing.models import SourceType
+from portal.billing.spending import Spender
 from portal.errors import Conflict, Invalid
 from portal.jobs import door
 from portal.rewards.models import Reward
@@ -19,6 +22,8 @@ from tenants.models import Role, Tenant, User
 log = structlog.get_logger(__name__)
 
 MAX_ROWS, USUAL_ROWS = 2048, 64
+LASTS = 2 * DEADLINE  # of a hold: the sweeper takes in what has ended long before
+BILLED_FAILURES = ("user", "reward")  # whose doing they are; what the platform failed is not billed
 State = Probe.State
 
 
@@ -26,23 +31,26 @@ def start_probe(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datet
     """A probe of ``raw``: {dataset, base_model, rows?, rollout?, environment?, train?, seed?}, as for a job, the dataset by public id.
 
     The same ``idempotency_key`` with the same ``raw`` gives the same probe; with another one ``Conflict``. Raises ``Invalid`` naming each
-    bad field, ``Forbidden`` for viewers, ``gateway.EngineDown``.
+    bad field, ``Forbidden`` for viewers, ``gateway.EngineDown``, and the refusals of ``spending.hold`` for who cannot pay: what all rows
+    may take is held before the engine hears of it.
     """
     require(tenant, user, Role.MEMBER)
     digest = door.request_sha256({"reward": reward.public_id, "asked": raw})
     if idempotency_key and (known := door.replayed(tenant.probes, idempotency_key, digest)):
         return known
-    probe = _checked(tenant, user, reward, raw, now)
+    probe, most = _checked(tenant, user, reward, raw, now)
     probe.idempotency_key, probe.request_sha256 = idempotency_key, digest
-    _take(probe, _asked(probe), now)
+    spending.hold(_spender(probe), most, now, lasts=LASTS)
     try:
-        with transaction.atomic():
-            probe.save()
-    except IntegrityError:  # two requests with one key at once; the engine's deadline ends the second
+        return _begun(probe, now)
+    except BaseException as error:
+        spending.bill(_spender(probe), [], now)
+        if not isinstance(error, IntegrityError):
+            raise
+        # Two requests with one key at once; the engine's deadline ends the second.
         if idempotency_key and (known := door.replayed(tenant.probes, idempotency_key, digest)):
             return known
         raise
-    return probe
 
 
 def refresh(probe: Probe, now: datetime) -> Probe:
@@ -71,11 +79,12 @@ def cancel_probe(tenant: Tenant, user: User, probe: Probe, now: datetime) -> Pro
     require(tenant, user, Role.MEMBER)
     if not probe.is_open:
         return probe
+    used: dict[str, Any] = {}
     try:
-        gateway.engine().cancel_probe(probe.public_id)
+        used = gateway.engine().cancel_probe(probe.public_id).get("used") or {}
     except (gateway.EngineDown, gateway.EngineRefused) as error:
         log.info("probe_not_cancelled", probe=probe.public_id, reason=str(error))
-    _end(probe, now, State.CANCELLED)
+    _end(probe, now, State.CANCELLED, used=used)
     return probe
 
 
@@ -86,8 +95,19 @@ def sweep(now: datetime) -> None:
             return
 
 
-def _checked(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datetime) -> Probe:
-    """Not stored yet. Raises ``Invalid``."""
+def _begun(probe: Probe, now: datetime) -> Probe:
+    """The engine has it, and then we. Raises ``Invalid``, ``gateway.EngineDown``, ``IntegrityError``."""
+    answer = _asked(probe)
+    _take(probe, answer, now)
+    with transaction.atomic():
+        probe.save()
+        if not probe.is_open:
+            _settle(probe, answer.get("used") or {}, _why_free(answer), now)
+    return probe
+
+
+def _checked(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datetime) -> tuple[Probe, dict[str, int]]:
+    """Not stored yet; and kind → the tokens that it may take. Raises ``Invalid``."""
     if not isinstance(raw, dict):
         raise Invalid([("probe", "must be an object with dataset and base_model")])
     rows, problems = _rows(raw.get("rows", USUAL_ROWS))
@@ -104,7 +124,9 @@ def _checked(tenant: Tenant, user: User, reward: Reward, raw: Any, now: datetime
         "spec": order.spec.model_dump(mode="json"),
         "deadline_seconds": DEADLINE.total_seconds(),
     }
-    return Probe(tenant=tenant, public_id=probe_id(), reward=reward, dataset=order.dataset, body=body, created_by=user, created_at=now)
+    probe = Probe(tenant=tenant, public_id=probe_id(), reward=reward, dataset=order.dataset, body=body, created_by=user, created_at=now)
+    completions = min(rows, order.spec.dataset.train_rows) * order.spec.rollout.group_size
+    return probe, worst.sampled_tokens(order.spec, completions)
 
 
 def _rows(value: Any) -> tuple[int, list[tuple[str, str]]]:
@@ -144,11 +166,35 @@ def _store(probe: Probe, answer: dict[str, Any], now: datetime) -> None:
     """Compare and set: a probe that has ended meanwhile stays as it ended."""
     _take(probe, answer, now)
     fields = ("state", "done", "total", "result", "reason", "ended_at")
-    moved = Probe.objects.filter(pk=probe.pk, state__in=OPEN_STATES).update(**{name: getattr(probe, name) for name in fields})
+    with transaction.atomic():
+        moved = Probe.objects.filter(pk=probe.pk, state__in=OPEN_STATES).update(**{name: getattr(probe, name) for name in fields})
+        if moved and not probe.is_open:
+            _settle(probe, answer.get("used") or {}, _why_free(answer), now)
     if not moved:
         probe.refresh_from_db(fields=fields)
 
 
-def _end(probe: Probe, now: datetime, state: Probe.State, *, reason: str = "") -> None:
-    Probe.objects.filter(pk=probe.pk, state__in=OPEN_STATES).update(state=state, reason=reason[:1000], ended_at=now)
+def _end(probe: Probe, now: datetime, state: Probe.State, *, reason: str = "", used: dict[str, Any] | None = None) -> None:
+    with transaction.atomic():
+        if Probe.objects.filter(pk=probe.pk, state__in=OPEN_STATES).update(state=state, reason=reason[:1000], ended_at=now):
+            _settle(probe, used or {}, "", now)
     probe.refresh_from_db(fields=("state", "done", "total", "result", "reason", "ended_at"))
+
+
+def _settle(probe: Probe, used: dict[str, Any], free: str, now: datetime) -> None:
+    """Bill what the engine counted, the rows that were whole, and let go of the rest. ``free``: why it is not billed."""
+    spender = _spender(probe)
+    spending.bill(spender, spending.used(spender, meter.sampled(used), now, reason=free), now)
+
+
+def _why_free(answer: dict[str, Any]) -> str:
+    error = answer.get("error")
+    if not error or error.get("attribution") in BILLED_FAILURES:
+        return ""
+    return f"not billed: the platform failed this probe: {error.get('reason', '')}"[:300]
+
+
+def _spender(probe: Probe) -> Spender:
+    return Spender(
+        tenant=probe.tenant, source_type=SourceType.PROBE, source=probe.public_id, model=probe.spec["base_model"], words="this probe"
+    )

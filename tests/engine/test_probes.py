@@ -44,6 +44,7 @@ async def test_it_samples_rows_of_the_base_model_and_makes_a_forecast_of_them(wo
     assert (result["lengths"]["mean"], result["step"]["tokens"]["sampled"], result["step"]["tokens"]["prefill"]) == (4.0, 64, 32)
     assert len(result["examples"]) == 6
     assert {call.version for call in world.script.made("rollout")} == {0}
+    assert found["used"] == {"prompt_tokens": 48, "env_tokens": 0, "cached_tokens": 0, "sampled_tokens": 96, "judge_tokens": 0}
 
 
 async def test_the_same_again_is_no_second_probe_and_another_body_is_refused(world):

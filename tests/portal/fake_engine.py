@@ -3,7 +3,8 @@
 In process: ``FakeEngine().transport()`` for httpx. Stand-alone, for work on pages: ``python -m tests.portal.fake_engine --port 8801
 [--secret S] [--speed 4]`` plays every submitted job by ``fake_script``.
 
-Trials of rewards are graded by the engine's own Lab, in a thread; ``sandbox`` is what runs Python, by default nothing.
+Trials of rewards are graded by the engine's own Lab, in a thread; ``sandbox`` is what runs Python, ``judges`` who judges, by
+default nothing.
 
 What it does not cover: no file or blob is read (so no row too long for the prompt is refused), nothing is sampled, trained, scheduled
 fairly or journaled to disk, ``/metrics`` is missing, and in process nothing happens by itself: a test
@@ -72,6 +73,7 @@ class FakeEngine:
         self.deleted: set[str] = set()
         self.orders: list[dict[str, Any]] = []
         self.sandbox: Any = None
+        self.judges: dict[str, Any] = {}
         self.lab_clock: Callable[[], float] | None = None
         self.probes = FakeProbes()
         self.admission = "open"
@@ -237,7 +239,7 @@ class FakeEngine:
         order = json.loads(request.content)
         self.orders.append(order)
         more = {"clock": self.lab_clock} if self.lab_clock else {}
-        lab = Lab(lambda: GraderPool(sandbox=self.sandbox), idle_seconds=3600, **more)
+        lab = Lab(lambda: GraderPool(sandbox=self.sandbox, judges=self.judges), idle_seconds=3600, **more)
         with ThreadPoolExecutor(max_workers=1) as thread:
             return thread.submit(asyncio.run, _graded_and_closed(lab, order)).result()
 

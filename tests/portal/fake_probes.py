@@ -33,7 +33,7 @@ class FakeProbes:
             return _refused(*self.objection)
         if self.orders.setdefault(name, order) != order:
             return _refused(409, "another body")
-        fresh = {"probe": name, "state": "running", "done": 0, "total": order.completions, "error": None, "result": None}
+        fresh = {"probe": name, "state": "running", "done": 0, "total": order.completions, "error": None, "result": None, "used": {}}
         return httpx.Response(202, json=self.known.setdefault(name, fresh))
 
     def look(self, request: httpx.Request, name: str) -> httpx.Response:
@@ -41,7 +41,9 @@ class FakeProbes:
             return _refused(404, "no such probe")
         found = self.known[name]
         if found["state"] == "running":
-            found["done"] = min(found["total"], found["done"] + max(1, found["total"] // 4))
+            found["done"] = done = min(found["total"], found["done"] + max(1, found["total"] // 4))
+            counts = {"prompt_tokens": 10, "env_tokens": 1, "cached_tokens": 5, "sampled_tokens": 4, "judge_tokens": 2}
+            found["used"] = {name: count * done for name, count in counts.items()}
             if found["done"] == found["total"]:
                 found |= {"state": "done", "result": made_up(self.orders[name])}
         return httpx.Response(200, json=found)

@@ -11,12 +11,14 @@ from portal.billing.models import MILLION, Kind
 from portal.billing.setup import DEFAULT_PRICES
 from tests.portal.billing import test_charging as charging
 from tests.portal.billing import test_notices as notices
+from tests.portal.billing import test_spending as spending
 from tests.portal.jobs import test_compare as restored
 from tests.portal.openai import test_chat as chats
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "deploy" / "BILLING.md").read_text()
 ENDS = charging.test_what_was_sampled_before_the_end_is_billed_only_if_the_end_was_the_tenants_doing
+PROBE_FAILS = spending.test_a_probe_that_fails_is_billed_only_if_it_was_the_tenants_doing
 RESTORED = restored.test_an_engine_restored_to_an_older_moment_goes_on_and_nothing_is_billed_twice
 CASES = {
     "A step commits": charging.test_a_committed_step_is_billed_by_kind,
@@ -36,6 +38,16 @@ CASES = {
     "A model answers in a chat": chats.test_an_answer_is_billed_once_by_its_usage,
     "You leave a chat before its end": chats.test_a_client_that_leaves_pays_for_what_had_come,
     "The platform fails an answer": chats.test_what_the_platform_fails_is_written_down_and_costs_nothing,
+    "A probe ends": spending.test_a_probe_is_billed_what_it_sampled_once,
+    "You cancel a probe": spending.test_a_probe_that_is_cancelled_pays_for_the_rows_that_were_done,
+    "Your rows or your reward end a probe": PROBE_FAILS,
+    "The platform fails a probe": PROBE_FAILS,
+    "The engine forgets a probe, and begins it again": spending.test_a_probe_that_the_engine_forgot_begins_again_and_is_billed_once,
+    "A reward with judges is tried": spending.test_a_trial_is_billed_its_judges_tokens,
+    "A reward without judges is tried": spending.test_a_trial_without_judges_is_free_and_needs_no_credit,
+    "You stop a trial, or your credit ends it": spending.test_a_trial_that_is_stopped_pays_for_what_is_graded,
+    "One answer is graded by a judge, in the playground or by API": spending.test_one_answer_graded_by_a_judge_is_billed,
+    "Datasets are stored": spending.test_storage_is_counted_once_for_each_day_that_is_over,
     "A report arrives late": charging.test_a_late_event_costs_what_it_cost_when_it_happened,
     "The job is older than billing on this installation": charging.test_a_job_that_is_older_than_billing_is_not_billed,
 }

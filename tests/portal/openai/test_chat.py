@@ -10,9 +10,10 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from portal.billing import ledger
-from portal.billing.models import Account, Entry
+from portal.billing.models import Account, Entry, Hold
 from portal.jobs.models import Job
 from portal.openai.models import Chat
+from tests.portal.billing.books import account
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.openai.callers import Caller
 from tests.portal.world import World
@@ -224,6 +225,39 @@ async def test_who_has_no_credit_is_told_so_before_anything_is_sampled(client: C
     answer = await post(client)
     assert (answer.status_code, answer.json()["error"]["code"]) == (429, "insufficient_quota")
     assert engine.chats == []
+
+
+async def test_what_an_answer_may_cost_is_held_until_it_ends(client: Caller, engine: FakeEngine) -> None:
+    engine.chat_hold = asyncio.Event()
+    answer = await post(client, stream=True, max_tokens=100, n=2)
+    held = await Hold.objects.aget()
+    assert (held.source, held.closed_at) == ((await Chat.objects.aget()).public_id, None)
+    assert held.micros == 200 * 400_000 // 1_000_000 + -(-20 * 100_000 // 1_000_000)  # at most 200 to sample, and 4 + 16 characters to read
+    engine.chat_hold.set()
+    await events(answer)
+    async with asyncio.timeout(30):
+        while (await Hold.objects.aget()).closed_at is None:
+            pass
+    assert (await Account.objects.aget()).held_micros == 0
+
+
+async def test_nothing_stays_held_for_an_answer_that_fails_or_is_refused(client: Caller, engine: FakeEngine) -> None:
+    engine.chat_breaks = True
+    await post(client)
+    engine.chat_refusal = (409, "too many")
+    await post(client, stream=True)
+    assert (await Hold.objects.filter(closed_at=None).acount(), await Hold.objects.acount()) == (0, 2)
+    assert (await Account.objects.aget()).held_micros == 0
+
+
+async def test_two_answers_at_once_cannot_spend_the_same_credit(client: Caller, engine: FakeEngine, world: World) -> None:
+    await _in_thread(account, world.sums, 100, world.sums.created_at)
+    engine.chat_hold = asyncio.Event()
+    first = await post(client, stream=True, max_tokens=200)
+    second = await post(client, max_tokens=200)
+    assert (first.status_code, second.status_code, len(engine.chats)) == (200, 429, 1)
+    engine.chat_hold.set()
+    await events(first)
 
 
 async def test_a_viewer_may_not_spend(world: World, engine: FakeEngine) -> None:
