@@ -47,6 +47,11 @@ class EngineSettings(BaseSettings):
     rollout_replicas: Annotated[int, Field(ge=1, le=64)] = 1
     train_ranks: Annotated[int, Field(ge=1, le=64)] = 1
     train_groups: Annotated[int, Field(ge=1, le=64)] = 1
+    rollout_spread: Literal["pack", "spread", "strict_spread"] = "spread"
+    train_spread: Literal["pack", "spread", "strict_spread"] = "pack"
+    rollout_nodes: Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]*)?$")] = ""
+    train_nodes: Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]*)?$")] = ""
+    accelerator_share: Annotated[float | None, Field(gt=0, le=1)] = None
     job_slots: Annotated[int, Field(ge=1, le=128)] = 8
     max_rank: Annotated[int, Field(ge=1, le=512)] = 16
     max_context_tokens: Annotated[int | None, Field(ge=16)] = None

@@ -96,6 +96,7 @@ class Launcher:
             self._report(stage="starting Ray…")
             self._start_ray(ended)
             self._listen(ended)  # again: Ray has put a handler of its own in the place of ours, one that leaves its actors behind
+            await self._actors.reserve(self._tag, lambda what: self._report(stage=what))
             self._report(stage="trying the reward sandbox…")
             self._actors.create(await trying)
         finally:
@@ -117,10 +118,10 @@ class Launcher:
 
     def _start_ray(self, ended: asyncio.Future[int]) -> None:
         from engine.runtime.actors import Actors
-        from engine.runtime.local_ray import start_or_join
+        from engine.runtime.local_ray import JoinedRay, start_or_join
 
         self._ray = start_or_join(self._settings, self._tag)
-        self._actors = Actors(self._settings, self._factories)
+        self._actors = Actors(self._settings, self._factories, joined=isinstance(self._ray, JoinedRay))
         process.watch(self._ray.process_ids(), lambda pid: self._end(ended, 1, f"Ray's process {pid} died"))
 
     def _listen(self, ended: asyncio.Future[int]) -> None:

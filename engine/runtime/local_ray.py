@@ -80,6 +80,7 @@ class LocalRay:
         params = RayParams(
             node_ip_address=LOOPBACK,
             num_cpus=1,
+            resources={name: 1.0 for name in (settings.rollout_nodes, settings.train_nodes) if name},  # there is no other node to mark
             object_store_memory=settings.object_store_mb * 2**20,
             temp_dir=str(directory),
             include_dashboard=False,

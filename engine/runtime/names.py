@@ -36,6 +36,11 @@ def train(group: int, rank: int) -> str:
     return f"trainer-{rank}" if group == 0 else f"trainer-{group}-{rank}"
 
 
+def is_ours(name: str) -> bool:
+    """Whether an engine gives its actors names like this one."""
+    return name in (MANAGER, HTTP) or name.partition("-")[0] in ("rollout", "trainer")
+
+
 def find(name: str) -> Any:
     """A handle of a living or restarting actor. Raises ``ValueError`` when there is none."""
     import ray
