@@ -25,6 +25,7 @@ PART = "trainer"
 LOADING = "loading the base model into the trainer…"
 GRACE_SECONDS = 15.0
 KILL_SECONDS = 20.0
+CLAIM_AGAIN_SECONDS = 0.2
 SLOWEST_RESTART_SECONDS = 30.0
 
 
@@ -123,20 +124,36 @@ class TrainGroup:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, SLOWEST_RESTART_SECONDS)
             self._formed.clear()
-            await self._replace_used_ranks()
+            await self._replace(self._handles)
 
     async def _form(self) -> None:
         """Adopt the group if all ranks are in the same one and can train; else gather a new one from fresh ranks."""
-        states = await self._on_all("claim", deadline_seconds=self._start_deadline, what="trainer: claim")
+        states = await self._claim(self._handles)
         adopt = len(set(states)) == 1 and states[0][1]
         if not adopt:
-            if any(generation for generation, _ in states):
-                raise Died("the trainer's ranks are not in one group")
+            used = [handle for handle, (generation, _) in zip(self._handles, states, strict=True) if generation]
+            await self._replace(used)
+            await self._claim(used)
             await self._gather(generation=self._epoch)
         self._broken.clear()
         self._formed.set()
         self._readiness.set(self._part, None)
         logger.info("trainer group of %d ranks %s", len(self._handles), "adopted" if adopt else "formed")
+
+    async def _claim(self, handles: list[Any]) -> list[tuple[int, bool]]:
+        """Each rank's state (see ``TrainActor.claim``) once it is up. Raises ``PortError`` when one does not come up in time."""
+        try:
+            async with asyncio.timeout(self._start_deadline):
+                return await asyncio.gather(*(self._claim_one(handle) for handle in handles))
+        except TimeoutError:
+            raise PortError(f"the trainer's ranks did not come up within {self._start_deadline:g} s") from None
+
+    async def _claim_one(self, handle: Any) -> tuple[int, bool]:
+        """A rank that starts refuses calls, one of a lost node until Ray has noticed the loss: no reason to kill the others."""
+        while True:
+            with contextlib.suppress(Died):
+                return await answer(handle.claim.remote(self._epoch), deadline_seconds=self._start_deadline, what="trainer: claim")
+            await asyncio.sleep(CLAIM_AGAIN_SECONDS)
 
     async def _gather(self, generation: int) -> None:
         what = "trainer: start"
@@ -159,11 +176,11 @@ class TrainGroup:
         with contextlib.suppress(PortError):
             await answer(handle.hold.remote(), deadline_seconds=None, what="trainer")
 
-    async def _replace_used_ranks(self) -> None:
-        """Start every rank anew that has been in a group, and wait for its old process to be gone."""
-        await asyncio.gather(*(self._replace(handle) for handle in self._handles))
+    async def _replace(self, handles: list[Any]) -> None:
+        """Start ranks anew that have been in a group, and wait for their old processes to be gone."""
+        await asyncio.gather(*(self._replace_one(handle) for handle in handles))
 
-    async def _replace(self, handle: Any) -> None:
+    async def _replace_one(self, handle: Any) -> None:
         gone = handle.hold.remote()  # sent before the kill, so it meets the old process
         ray.kill(handle, no_restart=False)
         with contextlib.suppress(PortError):
