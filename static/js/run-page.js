@@ -32,6 +32,7 @@ function draw() {
   showFindings(state.findings);
   tables.show(state);
   document.title = `${state.version}/${state.stepsPlanned} ${title}`;
+  showRange();
   if (state.ended) connection?.stop();
 }
 
@@ -54,11 +55,18 @@ function stepsInView() {
   return [...state.steps.filter((step) => step.version < from), ...closer.steps, ...state.steps.filter((step) => step.first > to)];
 }
 
+/** Nothing is followed any more when a run is over. */
+function showRange() {
+  const { range } = closer;
+  $("#zoom-live").hidden = range === null;
+  write("#zoom-live", state.ended ? "Show all" : "Back to live");
+  write("#zoom-words", range ? `Versions ${Math.max(0, Math.ceil(range[0]))} to ${Math.floor(range[1])}` : state.ended ? "All steps" : "Following");
+}
+
 /** A zoom into buckets asks for the exact steps, once the hand rests. Following goes on as soon as the zoom ends. */
 async function lookCloser(range) {
-  $("#zoom-live").hidden = range === null;
-  write("#zoom-words", range ? `Versions ${Math.max(0, Math.ceil(range[0]))} to ${Math.floor(range[1])}` : "Following");
   closer = { range, steps: [] };
+  showRange();
   if (range && state.steps.some((step) => step.low && step.version >= range[0] && step.first <= range[1])) {
     const response = await fetch(`${page.figures_url}?from=${Math.max(1, Math.floor(range[0]))}&to=${Math.ceil(range[1])}`, { headers: { Accept: "application/json" } });
     if (closer.range !== range || !response.ok) return;

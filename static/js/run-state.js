@@ -4,6 +4,7 @@ import { figures, TOKENS, unpack } from "./figures.js";
 import { clock } from "./format.js";
 
 const LOG_KEPT = 2000;
+const NEWS_STEPS = 10;
 
 export function initial({ steps, submittedAt = null, state = "submitted" }) {
   return {
@@ -105,7 +106,7 @@ const KINDS = {
     phase(draft, "ready", at, { version: data.version, attempt: data.attempt });
   },
   rollout_lost(draft, data, at) {
-    warn(draft, at, "rollout_lost", `The rollout of version ${data.version} was lost and is being redone: ${data.reason ?? "no reason given"}`, data.attribution);
+    warn(draft, at, { code: "rollout_lost", message: `The rollout of version ${data.version} was lost and is being redone: ${data.reason ?? "no reason given"}`, attribution: data.attribution, version: data.version });
     phase(draft, "waiting", at, { reason: "its rollout is being redone" });
   },
   train_started(draft, data, at) {
@@ -113,7 +114,7 @@ const KINDS = {
     phase(draft, "training", at, { version: data.version, attempt: data.attempt });
   },
   train_lost(draft, data, at) {
-    warn(draft, at, "train_lost", `Training on version ${data.version} was lost and is being redone from the same batch: ${data.reason ?? "no reason given"}`, data.attribution);
+    warn(draft, at, { code: "train_lost", message: `Training on version ${data.version} was lost and is being redone from the same batch: ${data.reason ?? "no reason given"}`, attribution: data.attribution, version: data.version });
     phase(draft, "ready", at, { version: data.version, attempt: data.attempt });
   },
   step(draft, data, at) {
@@ -152,7 +153,7 @@ const KINDS = {
     draft.request = { kind: "stop", at, reason: data.reason ?? "" };
   },
   warning(draft, data, at) {
-    warn(draft, at, data.code, data.message, null, data.advice);
+    warn(draft, at, { code: data.code, message: data.message, advice: data.advice, version: data.step ?? data.version });
   },
   ended(draft, data, at) {
     draft.state = data.state;
@@ -163,8 +164,8 @@ const KINDS = {
   },
 };
 
-function warn(draft, at, code, message, attribution = null, advice = "") {
-  draft.warnings.push({ at, code, message, attribution, advice });
+function warn(draft, at, { code, message, attribution = null, advice = "", version = null }) {
+  draft.warnings.push({ at, code, message, attribution, advice, version });
 }
 
 /** Everything that the page derives rather than stores. Seconds; null where it cannot be known yet. */
@@ -235,6 +236,11 @@ function forecastText(begins, ends) {
 function sentenceCase(text) {
   const end = /[.!?…]$/.test(text) ? "" : ".";
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${end}`;
+}
+
+/** Those that still say something of now: what one step met is news for the next few, and of a run that is over the events tell. */
+export function standingWarnings({ warnings, ended, version }) {
+  return ended ? [] : warnings.filter((warning) => warning.version === null || warning.version > version - NEWS_STEPS);
 }
 
 /** The latest warning of each code with how often it came, oldest first: eighteen equal boxes say no more than one. */

@@ -1,8 +1,9 @@
 // Fills the head of the run page from the state: badge, phase and why, figures, certificate, warnings, buttons.
 import { $, el, icon, write } from "./dom.js";
 import { clock, count, duration, number, percent, signed, tiny } from "./format.js";
-import { derive, latestWarnings, phaseText } from "./run-state.js";
+import { derive, latestWarnings, phaseText, standingWarnings } from "./run-state.js";
 import { showTools } from "./run-tools.js";
+import { localise } from "./times.js";
 
 const OPEN = ["submitted", "queued", "running", "paused"];
 
@@ -13,7 +14,8 @@ export function showHead(state) {
   showFigures(state, facts);
   showCertificate(facts.last);
   showTools(facts.last?.rollout ? facts.last : null);
-  showWarnings(state.warnings);
+  showWarnings(standingWarnings(state));
+  showEnd(state.ended);
   showActions(state);
 }
 
@@ -78,8 +80,9 @@ function showCertificate(step) {
 
 function showWarnings(warnings) {
   const box = $("#run-warnings");
-  if (box.dataset.count === String(warnings.length)) return;
-  box.dataset.count = warnings.length;
+  const key = warnings.map(({ code, at }) => `${code}@${at}`).join(" ");
+  if (box.dataset.key === key) return;
+  box.dataset.key = key;
   box.replaceChildren(...latestWarnings(warnings).slice(-3).map(notice));
 }
 
@@ -88,6 +91,15 @@ function notice(warning) {
   const often = warning.times > 1 ? ` · ${warning.times} times so far` : "";
   const advice = warning.advice ? el("p", { class: "small soft" }, warning.advice) : null;
   return el("div", { class: "notice notice-warn" }, icon("alert"), el("div", {}, el("p", {}, `${warning.message ?? warning.code}${who}${often}`), advice));
+}
+
+function showEnd(ended) {
+  const box = $("#run-ended");
+  const time = box.querySelector("time");
+  if (!ended?.at || !box.hidden || !time) return;
+  time.dateTime = new Date(ended.at).toISOString();
+  box.hidden = false;
+  localise(box);
 }
 
 /** Buttons follow the state that the events tell, never the click. */
@@ -103,5 +115,6 @@ function showActions(state) {
   }
   const download = $("#run-download");
   download.hidden = state.version === 0;
+  $("#tab-playground").hidden = state.version === 0;
   write("#run-download-label", `Adapter v${state.version}`);
 }

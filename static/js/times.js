@@ -1,7 +1,11 @@
-// Every <time data-local> in the viewer's own zone, UTC in the tooltip. Fragments that htmx swaps in are done again.
+// Every <time data-local> in the viewer's own zone, UTC in the tooltip. Fragments that htmx swaps in are done again, and what is told as
+// "just now" twice a minute, on a page that stays open.
+import { write } from "./dom.js";
+
 const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
+const AGAIN_MS = 30_000;
 
 export function relative(date, now = new Date()) {
   const seconds = (date - now) / 1000;
@@ -9,7 +13,7 @@ export function relative(date, now = new Date()) {
   return "just now";
 }
 
-function localise(root) {
+export function localise(root) {
   for (const element of root.querySelectorAll("time[datetime][data-local]")) {
     const date = new Date(element.dateTime);
     if (element.dataset.local === "clock") {
@@ -17,10 +21,12 @@ function localise(root) {
       continue;
     }
     const fresh = Math.abs(Date.now() - date) < 6 * 86400 * 1000;
-    element.textContent = element.dataset.local === "relative" && fresh ? relative(date) : LONG.format(date);
+    write(element, element.dataset.local === "relative" && fresh ? relative(date) : LONG.format(date));
     element.title = `${LONG.format(date)} here · ${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
   }
 }
 
 localise(document);
+setInterval(() => document.hidden || localise(document), AGAIN_MS);
+document.addEventListener("visibilitychange", () => document.hidden || localise(document));
 document.addEventListener("htmx:afterSwap", (event) => localise(event.target.parentElement ?? document));

@@ -131,6 +131,18 @@ def test_durations_on_an_axis_are_short(visit: Callable[..., Page]) -> None:
     assert told == ["0 s", "0.5 s", "45 s", "1m20", "59m59", "2h05"]
 
 
+def test_a_warning_stands_for_some_steps_and_not_over_a_run_that_has_ended(visit: Callable[..., Page]) -> None:
+    shown = visit("/").evaluate(
+        """async () => {
+          const { standingWarnings } = await import("/static/js/run-state.js");
+          const warnings = [["alone", null], ["old", 3], ["new", 18]].map(([code, version]) => ({ code, version }));
+          const codes = (state) => standingWarnings({ warnings, version: 20, ended: null, ...state }).map(({ code }) => code);
+          return [codes({}), codes({ ended: { at: "2026-01-01T00:00:00Z" } })];
+        }"""
+    )
+    assert shown == [["alone", "new"], []]
+
+
 def test_warnings_of_one_kind_are_shown_once_with_their_number(visit: Callable[..., Page]) -> None:
     told = visit("/").evaluate(
         """async () => {

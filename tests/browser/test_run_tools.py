@@ -39,7 +39,7 @@ def test_a_zoom_stops_following_until_it_is_told_to_go_back(visit: Visit, job: s
     expect(page.locator("#zoom-live")).to_be_visible()
     expect(page.locator("#zoom-words")).to_contain_text("Versions")
     page.click("#zoom-live")
-    expect(page.locator("#zoom-words")).to_have_text("Following")
+    expect(page.locator("#zoom-words")).to_have_text("All steps")
     expect(page.locator("#zoom-live")).to_be_hidden()
 
 
@@ -49,7 +49,7 @@ def test_the_keyboard_zooms_too(visit: Visit, job: str) -> None:
     page.keyboard.press("+")
     expect(page.locator("#zoom-words")).to_contain_text("Versions")
     page.keyboard.press("0")
-    expect(page.locator("#zoom-words")).to_have_text("Following")
+    expect(page.locator("#zoom-words")).to_have_text("All steps")
 
 
 def test_smoothing_does_not_depend_on_how_the_history_was_sampled(visit: Visit) -> None:
