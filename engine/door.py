@@ -88,9 +88,10 @@ def misfit(spec: JobSpec, weights_sha256: str, model: ModelInfo) -> str | None:
 
 def runs_alone(needed_bytes: int, budget_bytes: int) -> dict[str, str]:
     """The data of the warning to a job that is larger than the KV budget."""
+    needed, budget = (f"{amount / 1e6:,.1f} MB" for amount in (needed_bytes, budget_bytes))
     return {
         "code": "runs_alone",
-        "message": f"one step may take {needed_bytes} bytes of KV cache, the engine has {budget_bytes}: the job will run alone",
+        "message": f"one step may take {needed} of KV cache, the engine has {budget}: the job will run alone",
         "advice": "Fewer prompts per step, smaller groups or shorter completions let it share the engine.",
     }
 

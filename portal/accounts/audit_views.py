@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +21,8 @@ from tenants.models import AuditEntry, Role, Tenant
 
 PAGE_ROWS = 50
 NOUNS = ("organisation", "ownership", "member", "invitation", "token", "dataset", "reward", "job")
+# As ``isoformat`` writes a time in UTC.
+_MOMENT = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)[\d:.]*\+00:00$")
 COLUMNS = ("at", "actor_email", "operator_email", "action", "target", "target_name", "token_id", "address", "request_id")
 
 
@@ -31,7 +34,7 @@ def index(request: HttpRequest) -> HttpResponse:
     require(request.tenant, request.user, Role.ADMIN)
     noun, who = request.GET.get("noun", ""), request.GET.get("who", "").strip()[:254]
     page = Paginator(entries(request.tenant, noun, who), PAGE_ROWS).get_page(request.GET.get("page"))
-    rows = [(entry, audit.words(entry.action)) for entry in page]
+    rows = [(entry, audit.words(entry.action), _facts(entry)) for entry in page]
     kept = urlencode({name: value for name, value in (("noun", noun), ("who", who)) if value})
     context = {"rows": rows, "page": page, "nouns": NOUNS, "noun": noun, "who": who, "extra": f"&{kept}" if kept else ""}
     return render(request, "accounts/audit.html", context)
@@ -62,7 +65,22 @@ def _lines(tenant: Tenant) -> Iterator[bytes]:
 
 
 def _details(entry: AuditEntry) -> str:
-    return " ".join(f"{key}={value}" for key, value in entry.details.items())
+    return "; ".join(f"{name}: {value}" for name, value in _facts(entry))
+
+
+def _facts(entry: AuditEntry) -> list[tuple[str, str]]:
+    """The details as a person reads them."""
+    return [(key.replace("_", " "), _plain(value)) for key, value in entry.details.items()]
+
+
+def _plain(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {_plain(inner)}" for key, inner in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value)) or "none"
+    return _MOMENT.sub(r"\1 \2 UTC", str(value))
 
 
 def _harmless(value: Any) -> str:

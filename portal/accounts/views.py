@@ -114,8 +114,8 @@ def members(request: HttpRequest) -> HttpResponse:
         except Refused as error:
             refused(form, error)
         else:
-            filed = f" This installation sends no mail; hand this link over: {links[0]}" if mail_is_filed() and links else ""
-            messages.success(request, f"An invitation is on its way to {invited.email}.{filed}")
+            by_hand = f"{invited.email} is invited. This installation sends no mail, so hand this link over: {links[0] if links else ''}"
+            messages.success(request, by_hand if mail_is_filed() else f"An invitation is on its way to {invited.email}.")
             return redirect("accounts:members")
     context = {
         "form": form,

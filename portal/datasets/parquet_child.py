@@ -58,7 +58,7 @@ def _write_rows(out: Any, data_bytes: int) -> None:
             out.write(line)
             signal.setitimer(signal.ITIMER_REAL, BATCH_SECONDS)
     except MemoryError:
-        raise Refused("bomb", None, f"a part of the file expands to more than {data_bytes >> 20} MiB") from None
+        raise Refused("bomb", None, f"a part of the file expands to more than {data_bytes / 1e6:.0f} MB") from None
     except (pyarrow.ArrowException, OSError, ValueError, RecursionError) as error:
         text = " ".join(str(error).split())[:200]
         raise Refused("broken_parquet", None, f"the file cannot be decoded: {text}", "write the file again") from None

@@ -22,7 +22,7 @@ from portal.datasets.rows import BadLine
 from portal.datasets.sources import Findings, Unreadable, open_source
 from portal.errors import Invalid
 from portal.jobs import catalog
-from portal.pages.access import tenant_page
+from portal.pages.access import maker_page, tenant_page
 from tenants.access import require
 from tenants.models import Role
 
@@ -30,7 +30,7 @@ SHOWN_ROWS = 5
 SAMPLED_ROWS = 50
 
 
-@tenant_page
+@maker_page
 def new(request: HttpRequest) -> HttpResponse:
     """The upload script gets 201 with the next address, or 422 with the problems' fragment; a form without script gets pages."""
     form = forms.UploadForm(request.POST or None, request.FILES or None, models=_models(), initial=_initial(request))
@@ -42,7 +42,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return render(request, "datasets/problems.html" if by_script else "datasets/new.html", context, status=422 if form.errors else 200)
 
 
-@tenant_page
+@maker_page
 def generate(request: HttpRequest) -> HttpResponse:
     """Word problems of our own, or a task of reasoning-gym where it is installed."""
     chosen = "gym" if request.GET.get("with") == "gym" or request.POST.get("with") == "gym" else "words"
@@ -55,7 +55,7 @@ def generate(request: HttpRequest) -> HttpResponse:
     return render(request, "datasets/generate.html", context, status=422 if form.errors else 200)
 
 
-@tenant_page
+@maker_page
 def from_hub(request: HttpRequest) -> HttpResponse:
     form = forms.HubForm(request.POST or None, models=_models(), initial={"hub_name": request.GET.get("name", "")[:200]})
     if form.is_valid() and (upload := _from_origin(request, form)):

@@ -27,7 +27,7 @@ from portal.jobs.listing import rows
 from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job, State
 from portal.jobs.query import whole
-from portal.pages.access import tenant_page, wants_json
+from portal.pages.access import maker_page, tenant_page, wants_json
 from tenants.models import Role, Tenant
 
 JOBS_PER_PAGE = 25
@@ -79,7 +79,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
     return redirect(f"{reverse('jobs:list')}?{request.POST.get('back', '')[:500]}")
 
 
-@tenant_page
+@maker_page
 def new(request: HttpRequest) -> HttpResponse:
     models = catalog.known_models(timezone.now())
     form = forms.JobForm(request.tenant, models, request.POST or None, initial=_initial(request.tenant, request.GET))

@@ -10,9 +10,10 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 
 from tenants.access import Closed, Forbidden, closed
+from tenants.models import Role
 
 
 def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -27,6 +28,18 @@ def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse
         return _allowed(view, request, *args, **kwargs)
 
     return _signed_in(login_required(open_to_members))
+
+
+def maker_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """``tenant_page`` for what only makes something: viewers are told so instead of being shown a form that would be refused."""
+
+    @wraps(view)
+    def open_to_makers(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.role == Role.VIEWER and request.method != "POST":
+            return render(request, "pages/only_looking.html")
+        return view(request, *args, **kwargs)
+
+    return tenant_page(open_to_makers)
 
 
 def person_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

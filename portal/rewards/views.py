@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from portal.errors import Invalid
-from portal.pages.access import tenant_page
+from portal.pages.access import maker_page, tenant_page
 from portal.rewards import lab_views, sheets
 from portal.rewards.actions import create_reward
 from portal.rewards.examples import items_of, rules
@@ -28,7 +28,7 @@ def index(request: HttpRequest) -> HttpResponse:
     return render(request, "rewards/list.html", {"page": page, "drafts": sheets.drafts_of(request.tenant, request.user)})
 
 
-@tenant_page
+@maker_page
 def new(request: HttpRequest) -> HttpResponse:
     """``do`` save, which the page does by itself, and lab keep a draft; else the reward is made."""
     if request.method == "POST" and request.POST.get("do") in ("save", "lab"):

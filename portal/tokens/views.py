@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.pages.access import tenant_page
+from portal.pages.access import maker_page, tenant_page
 from portal.tokens.forms import RotationForm, TokenForm
 from tenants.access import Refused
 from tenants.actions import create_token, revoke_token, rotate_token
@@ -26,7 +26,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@tenant_page
+@maker_page
 def new(request: HttpRequest) -> HttpResponse:
     """The secret is in this one answer only: not in the session, not behind an address."""
     form = TokenForm(request.POST or None)

@@ -6,8 +6,9 @@ const CHORD_MS = 1500;
 const palette = $("#palette");
 const keys = $("#keys");
 
+// What a viewer would be refused is not in the page.
+const commands = [...document.querySelectorAll("#palette-commands a")].map((link) => ({ kind: link.dataset.kind, name: link.textContent, url: link.getAttribute("href"), key: link.dataset.key }));
 const pages = () => [...document.querySelectorAll(".nav a")].map((link) => ({ kind: "Page", name: link.textContent.trim(), url: link.getAttribute("href") }));
-const OWN = [{ kind: "Action", name: "New job", url: "/jobs/new/" }, { kind: "Action", name: "Upload a dataset", url: "/datasets/new/" }, { kind: "Action", name: "New reward", url: "/rewards/new/" }, { kind: "Page", name: "Compare runs", url: "/jobs/compare/" }, { kind: "Page", name: "Tasks to begin with", url: "/gallery/" }];
 
 let shown = [];
 let at = 0;
@@ -25,7 +26,7 @@ function open() {
 async function look() {
   const wanted = $("#palette-input").value.trim().toLowerCase();
   const mine = ++asked;
-  const own = [...pages(), ...OWN].filter(({ name }) => name.toLowerCase().includes(wanted));
+  const own = [...pages(), ...commands].filter(({ name }) => name.toLowerCase().includes(wanted));
   show(own);
   const response = await fetch(`${palette.dataset.searchUrl}?q=${encodeURIComponent(wanted)}`, { headers: { Accept: "application/json" } }).catch(() => null);
   if (mine !== asked || !response?.ok) return;
@@ -82,7 +83,8 @@ function pressed(event) {
     chord = 0;
     return go(pages().find(({ name }) => name.toLowerCase().startsWith(event.key.toLowerCase())));
   }
-  const act = { g: () => (chord = Date.now()), c: () => go(OWN[0]), "?": () => keys.showModal(), "/": () => ($("[data-search]") ? $("[data-search]").focus() : open()) }[event.key];
+  const command = commands.find(({ key }) => key === event.key);
+  const act = command ? () => go(command) : { g: () => (chord = Date.now()), "?": () => keys.showModal(), "/": () => ($("[data-search]") ? $("[data-search]").focus() : open()) }[event.key];
   if (!act) return;
   event.preventDefault();
   act();

@@ -20,6 +20,7 @@ SHEETS = ("css/tokens.css", "css/base.css", "css/layout.css", "css/components.cs
 SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/copy.js", "js/palette.js")
 _TONES = {constants.SUCCESS: "good", constants.WARNING: "warn", constants.ERROR: "bad"}
 _SPARK_WIDTH, _SPARK_HEIGHT = 96, 24
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @register.simple_tag
@@ -69,6 +70,17 @@ def duration(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+@register.filter
+def size(amount: int | None) -> str:
+    """Bytes in decimal units, as static/js/format.js shows them: 812 B · 1.4 kB · 512 MB"""
+    if amount is None:
+        return "–"
+    value, unit = float(amount), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.{1 if unit and value < 100 else 0}f} {_UNITS[unit]}"
 
 
 @register.filter

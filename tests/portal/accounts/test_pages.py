@@ -48,6 +48,25 @@ def test_the_log_is_for_admins(world: World) -> None:
     assert "organisation.created" in text_of_stream(world.client(world.alice).get("/settings/audit.csv"))
 
 
+def test_the_log_tells_its_details_in_words(world: World) -> None:
+    facts = {"scopes": ["jobs:read", "jobs:write"], "expires_at": "2026-02-01T08:30:00+00:00", "limits": {"daily_stop": None}, "mfa": True}
+    world.sums.audit.create(action="token.created", actor_email="a@example.org", details=facts)
+    client = world.client(world.alice)
+    for shown in (text(client.get("/settings/audit/?noun=token")), text_of_stream(client.get("/settings/audit.csv"))):
+        told = ("scopes: jobs:read, jobs:write", "expires at: 2026-02-01 08:30 UTC", "limits: daily stop none", "mfa: yes")
+        assert all(words in shown for words in told), shown
+
+
+@pytest.mark.parametrize("filed", [True, False])
+def test_an_invitation_is_on_its_way_or_to_be_handed_over_never_both(world: World, settings: Any, filed: bool) -> None:
+    if filed:
+        settings.EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+        settings.EMAIL_FILE_PATH = settings.STATE / "mail"
+    answer = world.client(world.alice).post("/settings/members/", {"email": "dora@example.org", "role": "viewer"}, follow=True)
+    page = text(answer)
+    assert ("is on its way to dora@example.org" in page, "hand this link over" in page) == (not filed, filed)
+
+
 def text_of_stream(answer: Any) -> str:
     return b"".join(answer.streaming_content).decode()
 
