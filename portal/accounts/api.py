@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
-from rest_framework import exceptions, mixins, permissions, serializers, status, viewsets
+from rest_framework import mixins, permissions, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -21,6 +21,7 @@ from portal.accounts.respond import export_response
 from portal.accounts.views import join_url
 from portal.api import serializers as shapes
 from portal.api.auth import granted, tenant_of
+from portal.api.choices import chosen
 from portal.api.idempotency import OncePerKey
 from portal.api.limits import PerAddress
 from portal.api.views import MISSING, REFUSED, TenantViews, documented
@@ -282,9 +283,7 @@ class Audit(mixins.ListModelMixin, viewsets.GenericViewSet):
 
     def get_queryset(self) -> Any:
         asked = self.request.query_params
-        noun = asked.get("noun", "")
-        if noun and noun not in NOUNS:
-            raise exceptions.ValidationError({"noun": [f"choose among {', '.join(NOUNS)}"]})
+        noun = chosen(asked, "noun", NOUNS)
         require(tenant_of(self.request), self.request.user, Role.ADMIN)
         return entries(tenant_of(self.request), noun, asked.get("who", ""))
 

@@ -1,19 +1,44 @@
-"""Whole numbers in an address or a header: refused by name when they are none."""
+"""Numbers in the API's addresses and headers: what is none, or too small or too large, is refused by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from rest_framework.exceptions import ValidationError
+from drf_spectacular.utils import OpenApiParameter
+
+from portal import numbers
+from portal.errors import Invalid
+from portal.numbers import MOST
 
 
-def whole(asked: Mapping[str, str], name: str, default: int) -> int:
-    """``asked[name]``, 0 or more; ``default`` where it is not given. Raises ``ValidationError``."""
+def whole(asked: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = MOST) -> int:
+    """``asked[name]``, from ``least`` to ``most``; ``default`` where it is not given. Raises ``Invalid``."""
     text = asked.get(name)
-    return default if text is None else whole_of(name, text)
+    return default if text is None else whole_of(name, text, least=least, most=most)
 
 
-def whole_of(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ValidationError({name: ["must be a whole number, 0 or more"]})
-    return int(text)
+def whole_of(name: str, text: str, *, least: int = 0, most: int = MOST) -> int:
+    number = numbers.whole(text, most=most)
+    if number is None or number < least:
+        raise Invalid([(name, f"must be a whole number{_limits(least, most)}")])
+    return number
+
+
+def decimal(asked: Mapping[str, str], name: str) -> float | None:
+    """``asked[name]``, a finite number; None where it is not given. Raises ``Invalid``."""
+    text = asked.get(name)
+    number = numbers.finite(text)
+    if text is not None and number is None:
+        raise Invalid([(name, "must be a finite number")])
+    return number
+
+
+def parameter(name: str, description: str = "", *, least: int = 0, most: int = MOST, default: int | None = None) -> OpenApiParameter:
+    """What the schema says of a number that ``whole`` reads."""
+    said: dict[str, Any] = {"type": "integer", "minimum": least, "maximum": most}
+    return OpenApiParameter(name, said if default is None else {**said, "default": default}, description=description)
+
+
+def _limits(least: int, most: int) -> str:
+    return f", {least} or more" if most == MOST else f" from {least} to {most}"

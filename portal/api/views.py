@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any, ClassVar
 
 from django.http import Http404, HttpResponse, StreamingHttpResponse
@@ -11,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
-from rest_framework import exceptions, mixins, status, viewsets
+from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.generics import GenericAPIView
 from rest_framework.renderers import JSONRenderer
@@ -21,8 +20,9 @@ from rest_framework.response import Response
 from portal import gateway
 from portal.api import serializers as shapes
 from portal.api.auth import granted, tenant_of
+from portal.api.choices import chosen
 from portal.api.idempotency import OncePerKey
-from portal.api.numbers import whole, whole_of
+from portal.api.numbers import decimal, parameter, whole, whole_of
 from portal.api.stream import EventStream, frames, right_to_listen
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
@@ -33,6 +33,7 @@ from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job
 from tenants import tokens
 
+MOST_EVALUATED_ROWS = 1000
 REFUSED = {400: shapes.ErrorOut, 401: shapes.ErrorOut, 403: shapes.ErrorOut}
 MISSING = {**REFUSED, 404: shapes.ErrorOut}
 CHANGED = {**MISSING, 409: shapes.ErrorOut}
@@ -54,22 +55,22 @@ class TenantViews(OncePerKey, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
 
 
 _KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key and body give the same job.")
-_AFTER = OpenApiParameter("after", int, description="Events with a number above this one.")
+_AFTER = parameter("after", "Events with a number above this one.", default=0)
 _LAST_ID = OpenApiParameter("Last-Event-ID", str, OpenApiParameter.HEADER, description="Instead of `after`, as browsers send it.")
-_AGAINST = OpenApiParameter("against", int, description="Another evaluated version; 0 unless said.")
+_AGAINST = parameter("against", "Another evaluated version.", default=0)
 _CHANGE = OpenApiParameter("change", str, enum=evaluations.CHANGES, description="Only rows of which this became.")
-_OFFSET = OpenApiParameter("offset", int)
-_ROWS = OpenApiParameter("limit", int, description="At most 1000 rows.")
-_LIMIT = OpenApiParameter("limit", int, description=f"At most {MAX_EVENTS}.")
+_OFFSET = parameter("offset", default=0)
+_ROWS = parameter("limit", least=1, most=MOST_EVALUATED_ROWS, default=100)
+_LIMIT = parameter("limit", least=1, most=MAX_EVENTS, default=MAX_EVENTS)
 _COMPLETIONS = [
-    *(OpenApiParameter(name, int) for name in rollouts.WHOLE if name != "limit"),
+    *(parameter(name) for name in rollouts.WHOLE),
     *(OpenApiParameter(name, float) for name in ("reward_min", "reward_max")),
     OpenApiParameter("finish", str, enum=list(rollouts.ENDINGS)),
     OpenApiParameter("text", str, description="In prompts, completions and what tools said; blind to case."),
     OpenApiParameter("kept", str, enum=list(rollouts.KEPT)),
     OpenApiParameter("every", bool, description="All steps from `version` down; `next` of the answer is the version to go on with."),
     OpenApiParameter("tokens", bool, description="With token ids and log-probabilities."),
-    OpenApiParameter("limit", int, description=f"At most {rollouts.MOST_GROUPS} groups."),
+    parameter("limit", "Groups.", least=1, most=rollouts.MOST_GROUPS, default=10),
 ]
 
 
@@ -109,12 +110,12 @@ class Jobs(TenantViews):
     @action(detail=True, methods=["get"], pagination_class=None)
     def events(self, request: Request, public_id: str) -> Response:
         after = whole(request.query_params, "after", 0)
-        rows = events_after(self.get_object(), after, whole(request.query_params, "limit", MAX_EVENTS))
+        rows = events_after(self.get_object(), after, whole(request.query_params, "limit", MAX_EVENTS, least=1, most=MAX_EVENTS))
         return Response({"events": rows, "last": rows[-1]["seq"] if rows else after})
 
     @extend_schema(
         responses={(200, "text/event-stream"): OpenApiTypes.STR, 204: None, **MISSING},
-        parameters=[_AFTER, _LAST_ID],
+        parameters=[_AFTER, _LAST_ID, OpenApiParameter("format", exclude=True)],
         operation_id="jobs_stream",
     )
     @action(detail=True, methods=["get"], pagination_class=None, url_path="events/stream", renderer_classes=[EventStream, JSONRenderer])
@@ -152,11 +153,9 @@ class Jobs(TenantViews):
     def evaluated_rows(self, request: Request, public_id: str, version: str) -> Response:
         """What a version made of each held-out row, beside what another (0 unless said) made of it."""
         job = self.get_object()
-        change = request.query_params.get("change", "")
-        if change and change not in evaluations.CHANGES:
-            raise exceptions.ValidationError({"change": [f"choose among {', '.join(evaluations.CHANGES)}"]})
-        numbers = {name: whole(request.query_params, name, default) for name, default in (("against", 0), ("offset", 0), ("limit", 100))}
-        numbers["limit"] = min(max(1, numbers["limit"]), 1000)
+        change = chosen(request.query_params, "change", evaluations.CHANGES)
+        numbers = {name: whole(request.query_params, name, 0) for name in ("against", "offset")}
+        numbers["limit"] = whole(request.query_params, "limit", 100, least=1, most=MOST_EVALUATED_ROWS)
         try:
             return Response(evaluations.rows(job, version, change=change, **numbers))
         except gateway.EngineRefused as refused:
@@ -168,14 +167,14 @@ class Jobs(TenantViews):
         """Completions of a step, in whole groups with advantages; with `every` the newest of all steps up to `version`."""
         job, asked = self.get_object(), request.query_params
         wanted = {name: whole(request.query_params, name, 0) for name in rollouts.WHOLE if name in asked}
-        wanted |= {name: _decimal(request, name) for name in ("reward_min", "reward_max") if name in asked}
-        wanted |= {name: asked[name][:200] for name in ("finish", "text") if name in asked}
-        wanted |= {name: asked[name] == "true" for name in ("every", "tokens") if name in asked}
-        wanted["limit"] = min(max(1, wanted.get("limit", 10)), rollouts.MOST_GROUPS)
-        if (kept := asked.get("kept", "all")) not in rollouts.KEPT:
-            raise exceptions.ValidationError({"kept": [f"choose among {', '.join(rollouts.KEPT)}"]})
+        wanted |= {name: decimal(asked, name) for name in ("reward_min", "reward_max") if name in asked}
+        wanted |= {name: chosen(asked, name, ("true", "false")) == "true" for name in ("every", "tokens") if name in asked}
+        wanted |= {"finish": chosen(asked, "finish", rollouts.ENDINGS)} if "finish" in asked else {}
+        wanted |= {"text": asked["text"][:200]} if "text" in asked else {}
+        wanted["limit"] = whole(asked, "limit", 10, least=1, most=rollouts.MOST_GROUPS)
+        wanted["kept"] = chosen(asked, "kept", rollouts.KEPT, "all")
         try:
-            return Response(gateway.engine().groups(job.public_id, kept=kept, **wanted))
+            return Response(gateway.engine().groups(job.public_id, **wanted))
         except gateway.EngineRefused as refused:
             raise Http404(str(refused)) from refused
 
@@ -222,13 +221,3 @@ class Me(GenericAPIView):
         scopes = sorted(granted(request))
         answer = {"email": request.user.email, "tenant": {"id": tenant.public_id, "name": tenant.name}, "role": role, "scopes": scopes}
         return Response(shapes.MeOut({**answer, "token": token}).data)
-
-
-def _decimal(request: Request, name: str) -> float:
-    try:
-        value = float(request.query_params[name])
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value):
-        raise exceptions.ValidationError({name: ["must be a finite number"]})
-    return value

@@ -14,11 +14,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.api.auth import tenant_of
+from portal.api.choices import chosen
 from portal.api.views import REFUSED, documented
 from portal.billing import ledger, prices, quotas, standing, usage
 from portal.billing.forecast import forecast
 from portal.billing.models import Entry, Invoice
-from portal.errors import Invalid
 
 _BY = ("day", "source", "model", "kind")
 _MONTH = OpenApiParameter("month", str, description="As in 2026-11 (UTC); this month unless given.")
@@ -164,9 +164,7 @@ class Usage(GenericAPIView):
     def get(self, request: Request) -> Response:
         """One month's tokens and cost, by day, job, model or kind."""
         month = usage.month_of(request.query_params.get("month"), timezone.now())
-        by = request.query_params.get("by", "day")
-        if by not in _BY:
-            raise Invalid([("by", f"choose among {', '.join(_BY)}")])
+        by = chosen(request.query_params, "by", _BY, "day")
         sums = usage.by(tenant_of(request), month, by)
         return Response(UsageOut({"month": month.key, "by": by, "rows": sums, "total": usage.total(sums)}).data)
 

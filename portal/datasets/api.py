@@ -16,7 +16,8 @@ from rest_framework.response import Response
 
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
-from portal.api.numbers import whole
+from portal.api.choices import chosen
+from portal.api.numbers import parameter, whole
 from portal.api.parsers import JSONParser
 from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
 from portal.datasets import measure
@@ -69,9 +70,9 @@ class LengthsIn(shapes.Closed):
 
 
 _SPLIT = OpenApiParameter("split", str, enum=["train", "eval"])
-_FROM = OpenApiParameter("from", int, description="Rows from this number on.")
+_FROM = parameter("from", "Rows from this number on.")
 _QUERY = OpenApiParameter("q", str, description="Only rows that contain this text, whatever the case.")
-_LIMIT = OpenApiParameter("limit", int, description=f"At most {MAX_ROWS}.")
+_LIMIT = parameter("limit", least=1, most=MAX_ROWS, default=PAGE_ROWS)
 
 
 @extend_schema_view(list=documented(DatasetOut(many=True), REFUSED), retrieve=documented(DatasetOut, MISSING))
@@ -98,10 +99,8 @@ class Datasets(TenantViews):
     def rows(self, request: Request, public_id: str) -> Response:
         """A page of rows. A search reads on for a moment only: ``next`` may come with few rows or none."""
         asked = request.query_params
-        split = asked.get("split", "train")
-        if split not in ("train", "eval"):
-            raise exceptions.ValidationError({"split": ["must be train or eval"]})
-        where = {"start": whole(asked, "from", 0), "limit": min(MAX_ROWS, max(1, whole(asked, "limit", PAGE_ROWS)))}
+        split = chosen(asked, "split", ("train", "eval"), "train")
+        where = {"start": whole(asked, "from", 0), "limit": whole(asked, "limit", PAGE_ROWS, least=1, most=MAX_ROWS)}
         found = raw_page(self.get_object(), split, needle=asked.get("q", "")[:MAX_NEEDLE], **where)
         return Response({"rows": found.rows, "next": found.next_row})
 

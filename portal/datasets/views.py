@@ -14,7 +14,9 @@ from portal.datasets import measure, reports
 from portal.datasets.models import Dataset
 from portal.datasets.preview import MAX_NEEDLE, page
 from portal.jobs import catalog
+from portal.numbers import MOST
 from portal.pages.access import tenant_page
+from portal.query import whole
 from tenants.access import require
 from tenants.models import Role
 
@@ -36,13 +38,14 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     dataset = _dataset(request, public_id)
     split = request.GET.get("split") if request.GET.get("split") in SPLITS and dataset.eval_rows else "train"
     needle = request.GET.get("q", "").strip()[:MAX_NEEDLE]
+    start = whole(request, "from", 0, most=MOST)
     models = [info.name for info in catalog.known_models(timezone.now())]
     context = {
         "dataset": dataset,
         "split": split,
         "q": needle,
-        "start": _number(request.GET.get("from")),
-        "rows": page(dataset, split, start=_number(request.GET.get("from")), needle=needle),
+        "start": start,
+        "rows": page(dataset, split, start=start, needle=needle),
         "versions": request.tenant.datasets.filter(series=dataset.series) if dataset.series else [],
         "jobs": dataset.jobs.all()[:10],
         "models": models,
@@ -80,7 +83,3 @@ def _dataset(request: HttpRequest, public_id: str) -> Dataset:
 def _lengths(dataset: Dataset, wanted: str, models: list[str]) -> dict[str, Any] | None:
     """The figures to show: of the model asked for, else of any that was measured."""
     return dataset.lengths.get(wanted) or next(iter(dataset.lengths.values()), None)
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 10 else 0

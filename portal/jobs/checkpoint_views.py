@@ -15,8 +15,8 @@ from portal import gateway
 from portal.errors import Invalid
 from portal.jobs import bundle, checkpoints
 from portal.jobs.models import Job
-from portal.jobs.query import whole
 from portal.pages.access import tenant_page
+from portal.query import whole
 
 VERSIONS_PER_PAGE = 50
 

@@ -19,6 +19,7 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
+from portal import numbers
 from portal.jobs.feed import Feed
 from portal.jobs.live import events_after
 from portal.jobs.models import Job
@@ -148,5 +149,4 @@ def _feed() -> Feed:
 
 
 def _cursor(query: bytes) -> int | None:
-    text = parse_qs(query.decode("ascii", "replace")).get("after", ["0"])[0]
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+    return numbers.whole(parse_qs(query.decode("ascii", "replace")).get("after", ["0"])[0])

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from portal.jobs.models import OPEN_STATES, State
-from portal.jobs.query import text
+from portal.query import text
 from tenants.models import Tenant
 
 SHOWS = {"": "All", "open": "Open", "ended": "Ended", "archived": "Archived"}

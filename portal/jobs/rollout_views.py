@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 from portal import gateway
 from portal.jobs import rollouts
 from portal.jobs.models import Job
-from portal.jobs.query import whole
 from portal.pages.access import tenant_page
+from portal.query import whole
 
 
 @never_cache

@@ -14,11 +14,11 @@ from portal import gateway
 from portal.datasets.tokenizer_files import NoTokenizer
 from portal.jobs import token_text
 from portal.jobs.models import Job
-from portal.jobs.query import decimal, text, whole
+from portal.query import decimal, text, whole
 
 GROUPS_PER_PAGE = 8
 MOST_GROUPS = 100
-WHOLE = ("version", "row", "sample", "length_min", "length_max", "offset", "limit")
+WHOLE = ("version", "row", "sample", "length_min", "length_max", "offset")
 DIFF_CHARACTERS = 20_000
 ENDINGS = {
     "stop": "The model ended it",

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from portal import gateway
+from portal import gateway, numbers
 from portal.billing.costs import cost_of, with_cost
 from portal.errors import Invalid
 from portal.jobs import actions, catalog, environments, exports, forms, presets, series, warm_start
@@ -26,8 +26,8 @@ from portal.jobs.job_filter import SHOWS, JobFilter
 from portal.jobs.listing import rows
 from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job, State
-from portal.jobs.query import whole
 from portal.pages.access import maker_page, tenant_page, wants_json
+from portal.query import whole
 from tenants.models import Role, Tenant
 
 JOBS_PER_PAGE = 25
@@ -119,11 +119,9 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
 def evaluation(request: HttpRequest, public_id: str, version: str) -> HttpResponse:
     """What became of each held-out row since version 0."""
     job = _job(request, public_id)
-    if version != "latest" and not (version.isascii() and version.isdigit() and len(version) <= 7):
-        raise Http404
+    _a_version(version)
     change = request.GET.get("show") if request.GET.get("show") in evaluations.CHANGES else ""
-    number = int(page) if (page := request.GET.get("page", "")).isascii() and page.isdigit() and len(page) <= 6 else 1
-    number = max(1, number)
+    number = max(1, whole(request, "page", 1))
     context: dict[str, Any] = {"job": job, "version": version, "show": change, "summary": evaluations.summary(job)}
     try:
         found = evaluations.rows(job, version, change=change, offset=(number - 1) * EVAL_ROWS_PER_PAGE, limit=EVAL_ROWS_PER_PAGE)
@@ -146,16 +144,14 @@ def evaluation(request: HttpRequest, public_id: str, version: str) -> HttpRespon
 def events(request: HttpRequest, public_id: str) -> HttpResponse:
     """History for the run page, and what it fetches after a gap. ``job`` tells of an ending that no event reported."""
     job = _job(request, public_id)
-    after = request.GET.get("after", "0")
-    if not (after.isascii() and after.isdigit() and len(after) <= 10):
+    after = numbers.whole(request.GET.get("after", "0"))
+    if after is None:
         return JsonResponse(
             {"error": {"message": "after must be an event number", "type": "invalid", "param": "after", "code": "invalid"}}, status=400
         )
-    found = events_after(job, int(after))
+    found = events_after(job, after)
     known = {"state": job.state, "state_reason": job.state_reason, "last_seq": job.last_seq, "ended_at": job.ended_at}
-    return JsonResponse(
-        {"events": found, "last": found[-1]["seq"] if found else int(after), "more": len(found) == MAX_EVENTS, "job": known}
-    )
+    return JsonResponse({"events": found, "last": found[-1]["seq"] if found else after, "more": len(found) == MAX_EVENTS, "job": known})
 
 
 @never_cache
@@ -201,8 +197,7 @@ def resume(request: HttpRequest, public_id: str) -> HttpResponse:
 def adapter(request: HttpRequest, public_id: str, version: str) -> HttpResponse:
     """The engine's archive, passed through."""
     job = _job(request, public_id)
-    if version != "latest" and not (version.isascii() and version.isdigit() and len(version) <= 7):
-        raise Http404
+    _a_version(version)
     try:
         return adapter_response(request, job, version)
     except gateway.EngineRefused as error:
@@ -227,6 +222,11 @@ def _choices(tenant: Tenant, wanted: JobFilter) -> dict[str, Any]:
 
 def _job(request: HttpRequest, public_id: str) -> Job:
     return get_object_or_404(request.tenant.jobs.select_related("dataset", "reward", "created_by"), public_id=public_id)
+
+
+def _a_version(text: str) -> None:
+    if text != "latest" and numbers.whole(text) is None:
+        raise Http404
 
 
 def _create(request: HttpRequest, form: forms.JobForm) -> Job | None:
@@ -267,8 +267,8 @@ def _initial(tenant: Tenant, query: Any) -> dict[str, Any]:
         return {**presets.find(query.get("preset")).values, **chosen}
     job = get_object_or_404(tenant.jobs.select_related("dataset", "reward"), public_id=query["from"])
     copied = {"name": f"{job.name} (copy)"[:90], "dataset": job.dataset.public_id, "reward": job.reward.public_id}
-    version = query.get("version", "")
-    if version.isascii() and version.isdigit() and len(version) <= 7:
+    version = numbers.whole(query.get("version"))
+    if version is not None:
         copied |= {"name": f"{job.name[:80]} from v{version}", "warm_start.job": job.public_id, "warm_start.version": version}
     return {**forms.initial(job.spec, tenant), **copied, **chosen}
 

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from portal.api.auth import tenant_of
 from portal.api.idempotency import OncePerKey
-from portal.errors import Invalid
+from portal.api.numbers import whole
 from portal.openai import errors
 from tenants.models import Tenant
 
@@ -44,7 +44,7 @@ def page(request: Request, rows: Any, shape: Callable[[Any], dict[str, Any]], *,
 
     ``cursor``: from ``after`` to the row's id, raising ``Http404``; None: the row is found by its public id.
     """
-    limit = number(request, "limit", default, most=MAX_PAGE)
+    limit = whole(request.query_params, "limit", default, least=1, most=MAX_PAGE)
     if after := request.query_params.get("after"):
         rows = rows.filter(id__lt=cursor(after) if cursor else _id_of(rows, after))
     found = list(rows[: limit + 1])
@@ -54,15 +54,6 @@ def page(request: Request, rows: Any, shape: Callable[[Any], dict[str, Any]], *,
 def listed(data: list[dict[str, Any]], *, has_more: bool = False) -> dict[str, Any]:
     ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {"first_id": None, "last_id": None}
     return {"object": "list", "data": data, "has_more": has_more, **ends}
-
-
-def number(request: Request, name: str, default: int, *, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= most and len(text) < 10):
-        raise Invalid([(name, f"must be a whole number from 1 to {most}")])
-    return int(text)
 
 
 def seconds(moment: datetime | None) -> int | None:

@@ -13,11 +13,13 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from portal import numbers
+from portal.api.numbers import whole
 from portal.errors import Invalid
 from portal.jobs import actions
 from portal.jobs.models import Job
 from portal.openai import job_request, job_shapes
-from portal.openai.base import View, listed, number, page
+from portal.openai.base import MAX_PAGE, View, listed, page
 from portal.openai.job_request import JobRequest
 from portal.openai.models import JobMetadata
 from portal.openai.names import owned_job
@@ -74,7 +76,7 @@ class Events(View):
         rows = job.events.select_related("job").order_by("-seq")
         if after := request.query_params.get("after"):
             rows = rows.filter(seq__lt=_numbered(after, f"ftevent-{job.public_id}-"))
-        limit = number(request, "limit", 20, most=100)
+        limit = whole(request.query_params, "limit", 20, least=1, most=MAX_PAGE)
         found = list(rows[: limit + 1])
         return Response(listed([job_shapes.event(row) for row in found[:limit]], has_more=len(found) > limit))
 
@@ -88,7 +90,7 @@ class Checkpoints(View):
         rows = job.events.select_related("job").filter(kind="step").order_by("-seq")
         if after := request.query_params.get("after"):
             rows = rows.filter(data__version__lt=_numbered(after, f"ftckpt-{job.public_id}-"))
-        limit = number(request, "limit", 10, most=100)
+        limit = whole(request.query_params, "limit", 10, least=1, most=MAX_PAGE)
         found = list(rows[: limit + 1])
         held_out = {
             data["version"]: data["reward_mean"]
@@ -133,7 +135,7 @@ def _reward(tenant: Tenant, user: User, asked: JobRequest) -> tuple[Reward, bool
 
 
 def _numbered(text: str, prefix: str) -> int:
-    number = text.removeprefix(prefix)
-    if not text.startswith(prefix) or not (number.isascii() and number.isdigit() and len(number) < 10):
+    found = numbers.whole(text.removeprefix(prefix)) if text.startswith(prefix) else None
+    if found is None:
         raise Http404
-    return int(number)
+    return found

@@ -10,6 +10,7 @@ from django.http import Http404
 from rest_framework.exceptions import NotFound
 
 from engine.spec import ModelInfo
+from portal import numbers
 from portal.errors import Invalid
 from portal.jobs import catalog
 from portal.jobs.models import Job
@@ -72,6 +73,7 @@ def _job(tenant: Tenant, name: str) -> Job | None:
 def _version(job: Job, step: str, text: str) -> int:
     if step == "latest":
         return job.version
-    if not (step.isascii() and step.isdigit() and len(step) < 10 and int(step) <= job.version):
+    version = numbers.whole(step, most=job.version)
+    if version is None:
         raise NoModel(f"The model {text!r} does not exist: the last step of {job.public_id} is {job.version}.")
-    return int(step)
+    return version

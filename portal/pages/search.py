@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from portal.jobs.query import text
 from portal.pages.access import tenant_page
+from portal.query import text
 from tenants.models import Tenant
 
 EACH = 6

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from portal import numbers
 from portal.datasets.preview import raw_page
 from portal.errors import Invalid
 from portal.gateway import EngineDown, EngineRefused
@@ -108,7 +109,7 @@ def _case(request: HttpRequest) -> tuple[str, dict[str, Any]]:
 def _step(job: Job, text: str | None, otherwise: int | None) -> int | None:
     if text is None:
         return otherwise
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= job.version else None
+    return numbers.whole(text, most=job.version)
 
 
 def _defaults(request: HttpRequest) -> dict[str, Any]:

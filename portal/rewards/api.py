@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from engine.grader_spec import shown
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
-from portal.api.numbers import whole
+from portal.api.numbers import decimal, parameter, whole
 from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
 from portal.errors import Invalid
 from portal.rewards import lab
@@ -31,8 +31,8 @@ UNAVAILABLE = {**CHANGED, 503: shapes.ErrorOut}
 _RUN = {"application/json": request_schema(with_grader=False)}
 _RUN_UNSAVED = {"application/json": request_schema(with_grader=True)}
 _FROM = OpenApiParameter("accept_from", float, description="The reward from which a text of the corpus counts as accepted.")
-_AFTER = OpenApiParameter("after", int, description="Cases with a number above this one.")
-_LIMIT = OpenApiParameter("limit", int, description=f"At most {MAX_CASES_A_PAGE}.")
+_AFTER = parameter("after", "Cases with a number above this one.")
+_LIMIT = parameter("limit", least=1, most=MAX_CASES_A_PAGE, default=100)
 
 
 @extend_schema_view(list=documented(shapes.RewardOut(many=True), REFUSED), retrieve=documented(shapes.RewardOut, MISSING))
@@ -94,7 +94,7 @@ class RewardRuns(mixins.RetrieveModelMixin, viewsets.GenericViewSet):
         return tenant_of(self.request).lab_runs.select_related("reward", "tenant")
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "accept_from": self.request.query_params.get("accept_from")}
+        return {**super().get_serializer_context(), "accept_from": decimal(self.request.query_params, "accept_from")}
 
     def get_object(self) -> LabRun:
         run = super().get_object()
@@ -106,7 +106,8 @@ class RewardRuns(mixins.RetrieveModelMixin, viewsets.GenericViewSet):
     def cases(self, request: Request, public_id: str) -> Response:
         """The cases in their order, those that are not graded yet without outcomes."""
         run = self.get_object()
-        after, limit = whole(request.query_params, "after", -1), min(MAX_CASES_A_PAGE, max(1, whole(request.query_params, "limit", 100)))
+        after = whole(request.query_params, "after", -1)
+        limit = whole(request.query_params, "limit", 100, least=1, most=MAX_CASES_A_PAGE)
         found = list(run.cases.filter(number__gt=after).order_by("number")[: limit + 1])
         rows = [{"number": case.number, "case": case.case, "outcomes": case.result and case.result["outcomes"]} for case in found[:limit]]
         return Response({"cases": rows, "next": rows[-1]["number"] if len(found) > limit else None})

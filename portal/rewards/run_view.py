@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from django.core.paginator import Paginator
 
 from engine.grader_spec import MAX_REWARD, parse_grader
+from portal import numbers
 from portal.rewards.figures import by_kind, figures, lines_of, source_errors
 from portal.rewards.lab import sources_of
 from portal.rewards.models import LabRun
@@ -32,7 +32,7 @@ def run_context(run: LabRun, asked: Mapping[str, str]) -> dict[str, Any]:
         "lines": Paginator(_shown(lines, show), LINES_PER_PAGE).get_page(asked.get("page")),
     }
     if run.on["type"] == "corpus":
-        threshold = accept_from(asked.get("from"), grader.bounds)
+        threshold = accept_from(numbers.finite(asked.get("from")), grader.bounds)
         kinds = by_kind(lines, threshold)
         totals = {name: sum(len(getattr(kind, name)) for kind in kinds) for name in ("false_accepts", "false_rejects")}
         context |= {"corpus_kinds": kinds, "accept_from": threshold, "ungraded": sum(kind.ungraded for kind in kinds), **totals}
@@ -50,13 +50,9 @@ def about(run: LabRun) -> str:
     return f"{_count(run.total, 'answer')} typed by hand{times}"
 
 
-def accept_from(text: str | None, bounds: tuple[float, float]) -> float:
+def accept_from(asked: float | None, bounds: tuple[float, float]) -> float:
     """What was asked for, else the highest reward; of a formula, whose rewards have no bounds to speak of, 1."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = math.nan
-    return value if math.isfinite(value) else bounds[1] if bounds[1] < MAX_REWARD else 1.0
+    return asked if asked is not None else bounds[1] if bounds[1] < MAX_REWARD else 1.0
 
 
 def _shown(lines: list[Any], show: str) -> list[Any]:
