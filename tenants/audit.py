@@ -34,6 +34,7 @@ ACTIONS = {
     "token.revoked": "revoked the token",
     "token.leaked": "reported as leaked the token",
     "dataset.created": "stored the dataset",
+    "dataset.deleted": "deleted the dataset",
     "reward.created": "created the reward",
     "job.created": "started the job",
     "job.cancel": "cancelled the job",

@@ -9,21 +9,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import structlog
 from django.apps import apps
-from django.conf import settings
 from django.db import models, transaction
 from django.db.models import ProtectedError
 
-from engine.blobs import BlobStore
-from engine.spec import BlobRef
 from portal import gateway
 from portal.accounts import tasks
 from portal.billing.models import Hold
-from portal.datasets.models import Dataset
+from portal.datasets import removal
 from portal.jobs import actions as job_actions
 from portal.jobs.models import OPEN_STATES, Job
 from tenants import audit
@@ -35,11 +31,16 @@ KEPT_FOR_BILLING = "billing"
 NAME_OF_THE_DELETED = "Deleted organisation"
 
 
-def delete_tenant(tenant: Tenant, user: User, confirm: str, now: datetime) -> None:
-    """Owners only, and they type its name. Nobody belongs to it from this moment on. Raises ``Forbidden``, ``Refused``."""
+def check_meant(tenant: Tenant, user: User, confirm: str) -> None:
+    """Owners only, and they type its name. Raises ``Forbidden``, ``Refused``."""
     require(tenant, user, Role.OWNER)
     if confirm.strip() != tenant.name:
         raise Refused("confirm", f"write the organisation's name, {tenant.name}, to delete it")
+
+
+def delete_tenant(tenant: Tenant, user: User, confirm: str, now: datetime) -> None:
+    """Nobody belongs to it from this moment on. Raises as ``check_meant`` does."""
+    check_meant(tenant, user, confirm)
     with transaction.atomic():
         audit.record(tenant, user, "organisation.deleted", tenant)
         if not Tenant.objects.filter(pk=tenant.pk, deleted_at=None).update(deleted_at=now):
@@ -92,22 +93,8 @@ def _remove_files(tenant: Tenant) -> None:
     """Uploads, and the blobs that no other organisation has the same bytes of."""
     for upload in tenant.uploads.all():
         shutil.rmtree(upload.folder, ignore_errors=True)
-    store = BlobStore(settings.BLOBS_DIR)
-    for dataset in tenant.datasets.all():
-        for split in ("train", "eval"):
-            if (ref := dataset.blob(split)) and not _used_elsewhere(tenant, ref):
-                _unlink(store.root / ref.sha256[:2] / ref.sha256, tenant.deleted_at)
-
-
-def _used_elsewhere(tenant: Tenant, ref: BlobRef) -> bool:
-    same = models.Q(train_sha256=ref.sha256) | models.Q(eval_sha256=ref.sha256)
-    return Dataset.objects.filter(same).exclude(tenant=tenant).exists()
-
-
-def _unlink(path: Path, closed_at: datetime) -> None:
-    """Unless it was written since: then another organisation is just storing the same bytes."""
-    if path.exists() and path.stat().st_mtime <= closed_at.timestamp():
-        path.unlink()
+    refs = [ref for dataset in tenant.datasets.all() for ref in removal.blobs_of(dataset)]
+    removal.remove_blobs(refs, tenant.deleted_at, besides=tenant)
 
 
 def _remove_rows(tenant: Tenant) -> None:

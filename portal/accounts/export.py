@@ -18,9 +18,9 @@ from engine.grader_spec import shown
 from portal import gateway
 from portal.datasets.models import Dataset
 from portal.jobs.models import Job
+from portal.streaming import CHUNK_BYTES, chunks_of
 from tenants.models import Tenant
 
-_CHUNK_BYTES = 64 * 1024
 _PAGE = 500
 README = """All that {name} has in MARLaaS, as of {now}.
 
@@ -79,7 +79,7 @@ def _dataset(dataset: Dataset) -> Iterator[tuple[str, Iterable[bytes]]]:
     for split in ("train", "eval"):
         if ref := dataset.blob(split):
             try:
-                yield f"{folder}/{split}.jsonl", _chunks(store.open(ref))
+                yield f"{folder}/{split}.jsonl", chunks_of(store.open(ref))
             except BlobMissing:
                 yield f"{folder}/{split}.missing.txt", [b"The rows are not in the store any more.\n"]
 
@@ -94,7 +94,7 @@ def _job(job: Job) -> Iterator[tuple[str, Iterable[bytes]]]:
         return
     try:
         with gateway.engine().adapter(job.public_id, "latest") as answer:
-            yield f"{folder}/adapter.zip", answer.iter_bytes(_CHUNK_BYTES)
+            yield f"{folder}/adapter.zip", answer.iter_bytes(CHUNK_BYTES)
     except (gateway.EngineDown, gateway.EngineRefused) as error:
         yield f"{folder}/adapter.missing.txt", [f"The engine could not give it: {error}\n".encode()]
 
@@ -108,12 +108,6 @@ def _entries(tenant: Tenant) -> Iterator[bytes]:
 
 def _fields(row: Any, *without: str) -> dict[str, Any]:
     return {field.name: field.value_from_object(row) for field in row._meta.concrete_fields if field.name not in without}
-
-
-def _chunks(file: Any) -> Iterator[bytes]:
-    with file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk
 
 
 def _json(value: Any) -> bytes:

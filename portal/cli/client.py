@@ -42,6 +42,9 @@ class Client:
         """Sent once, whatever the line does: the key makes a second try the same request."""
         return self._call("POST", path, headers={"Idempotency-Key": str(uuid.uuid4())}, **content)
 
+    def delete(self, path: str) -> None:
+        self._call("DELETE", path)
+
     def pages(self, path: str, limit: int) -> list[dict[str, Any]]:
         """The newest ``limit`` rows of a list."""
         rows: list[dict[str, Any]] = []

@@ -110,6 +110,22 @@ def upload(
     ctx.obj.show(made, _pairs({name: made[name] for name in ("id", "name", "rows")}))
 
 
+@datasets.command("delete")
+def delete_dataset(
+    ctx: typer.Context,
+    dataset: Annotated[str, typer.Argument()],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without asking.")] = False,
+) -> None:
+    """For good; one that a job was made of stays."""
+    if not yes:
+        typer.confirm(f"Delete {dataset} with all its rows?", abort=True)
+    ctx.obj.client.delete(f"/datasets/{dataset}/")
+    if ctx.obj.json:
+        return ctx.obj.show({"id": dataset, "deleted": True})
+    typer.echo(f"{dataset} is deleted.")
+    return None
+
+
 @rewards.command("list")
 def list_rewards(ctx: typer.Context, limit: Annotated[int, typer.Option(min=1, max=10_000)] = 20) -> None:
     """The newest first."""

@@ -20,7 +20,7 @@ from portal.api.choices import chosen
 from portal.api.numbers import parameter, whole
 from portal.api.parsers import JSONParser
 from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
-from portal.datasets import measure
+from portal.datasets import measure, removal
 from portal.datasets.actions import create_dataset, parse_plan
 from portal.datasets.models import Dataset
 from portal.datasets.preview import MAX_NEEDLE, PAGE_ROWS, raw_page
@@ -93,6 +93,12 @@ class Datasets(TenantViews):
         name = given.get("name") or Path(file.name).stem
         dataset = create_dataset(tenant_of(request), request.user, name, file, eval_file=given.get("eval_file"), plan=plan)
         return Response(DatasetOut(dataset).data, status=status.HTTP_201_CREATED)
+
+    @documented(None, CHANGED, 204)
+    def destroy(self, request: Request, public_id: str) -> Response:
+        """Delete it for good. One that jobs were made of stays."""
+        removal.delete_dataset(tenant_of(request), request.user, self.get_object(), timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     @documented(RowsOut, {**MISSING, 400: shapes.ErrorOut}, parameters=[_SPLIT, _FROM, _QUERY, _LIMIT])
     @action(detail=True, methods=["get"], pagination_class=None)

@@ -125,6 +125,13 @@ FILE = {
     "expires_after": refused("files stay until they are deleted"),
 }
 
+FILE_LIST = {
+    "after": honoured("a file's id: those that were uploaded before it"),
+    "limit": honoured("1 to 100; 100 unless said"),
+    "purpose": honoured("`fine-tune`; there is nothing of any other"),
+    "order": refused("the newest come first", "desc"),
+}
+
 GRADER_RUN = {
     "grader": honoured("any grader of deploy/REWARDS.md"),
     "item": honoured("what `{{item.…}}` stands for"),
@@ -138,6 +145,7 @@ TABLES = {
     "method.reinforcement": REINFORCEMENT,
     "method.reinforcement.hyperparameters": HYPERPARAMETERS,
     "files": FILE,
+    "GET files": FILE_LIST,
     "fine_tuning/alpha/graders": GRADER_RUN,
 }
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.http import Http404
+from django.http import Http404, StreamingHttpResponse
+from django.utils import timezone
 from rest_framework import parsers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.datasets.actions import create_dataset, parse_plan
+from portal.datasets.content import lines
 from portal.datasets.models import Dataset
+from portal.datasets.removal import delete_dataset
 from portal.errors import Invalid
 from portal.openai import fields
 from portal.openai.base import View, page, seconds
+from portal.streaming import body
 from tenants.models import Tenant
 
 PURPOSE = "fine-tune"
@@ -25,8 +29,9 @@ class Files(View):
     parser_classes = (parsers.MultiPartParser,)
 
     def get(self, request: Request) -> Response:
+        asked = fields.checked(dict(request.query_params.items()), fields.FILE_LIST)
         datasets = self.tenant.datasets.order_by("-id")
-        if request.query_params.get("purpose") not in (None, PURPOSE):
+        if asked.get("purpose", PURPOSE) != PURPOSE:
             datasets = datasets.none()
         return Response(page(request, datasets, shown, default=100))
 
@@ -47,6 +52,21 @@ class File(View):
 
     def get(self, request: Request, file_id: str) -> Response:
         return Response(shown(owned(self.tenant, file_id)))
+
+    def delete(self, request: Request, file_id: str) -> Response:
+        delete_dataset(self.tenant, request.user, owned(self.tenant, file_id), timezone.now())
+        return Response({"id": file_id, "object": "file", "deleted": True})
+
+
+class Content(View):
+    noun = "datasets"
+
+    def get(self, request: Request, file_id: str) -> StreamingHttpResponse:
+        """The rows as JSON Lines, whatever the file was."""
+        dataset = owned(self.tenant, file_id)
+        response = StreamingHttpResponse(body(request._request, lines(dataset)), content_type="application/jsonl")
+        response["Content-Disposition"] = f'attachment; filename="{dataset.public_id}.jsonl"'
+        return response
 
 
 def owned(tenant: Tenant, file_id: str) -> Dataset:

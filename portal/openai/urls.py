@@ -4,7 +4,7 @@ from django.urls import path, re_path
 
 from portal.openai import errors
 from portal.openai.chat_views import ChatCompletions
-from portal.openai.files import File, Files
+from portal.openai.files import Content, File, Files
 from portal.openai.graders import Run, Validate
 from portal.openai.jobs import Checkpoints, Command, Events, FineTuningJob, FineTuningJobs
 from portal.openai.models_views import Model, Models
@@ -15,6 +15,7 @@ urlpatterns = [
     path("chat/completions", ChatCompletions.as_view(), name="chat"),
     path("files", Files.as_view(), name="files"),
     path("files/<str:file_id>", File.as_view(), name="file"),
+    path("files/<str:file_id>/content", Content.as_view(), name="file-content"),
     path("fine_tuning/jobs", FineTuningJobs.as_view(), name="jobs"),
     path("fine_tuning/jobs/<str:public_id>", FineTuningJob.as_view(), name="job"),
     path("fine_tuning/jobs/<str:public_id>/cancel", Command.as_view(kind="cancel"), name="cancel"),

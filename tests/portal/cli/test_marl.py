@@ -92,6 +92,15 @@ def test_a_whole_job_from_a_terminal(world: World, marl: Marl, tmp_path: Path) -
     assert Job.objects.get().commands.get().kind == "cancel"
 
 
+def test_a_dataset_is_deleted_when_that_was_confirmed(world: World, marl: Marl) -> None:
+    dataset = world.dataset().public_id
+    marl("datasets", "delete", dataset, input="n\n", code=1)
+    assert [row["id"] for row in marl.json("datasets", "list")] == [dataset]
+    assert "is deleted" in marl("datasets", "delete", dataset, "--yes").stdout
+    assert marl.json("datasets", "list") == []
+    marl("datasets", "delete", dataset, "--yes", code=4)
+
+
 def test_a_login_keeps_a_token_that_opens_and_only_its_owner_may_read(world: World, marl: Marl) -> None:
     text = marl.environment.pop("MARL_TOKEN")
     marl("jobs", "list", code=3)

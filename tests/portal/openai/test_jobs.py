@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -317,6 +318,47 @@ def test_without_a_token_nothing_opens(world: World) -> None:
     assert error(Client().get("/v1/models"), 401)["type"] == "authentication_error"
 
 
+def test_a_files_rows_come_back_as_they_came(api: Client) -> None:
+    csv = io.BytesIO(b"prompt,answer\n" + b"".join(b"%d+1=,%d\n" % (n, n + 1) for n in range(40)))
+    csv.name = "sums.csv"
+    answer = api.get(f"/v1/files/{upload(api, csv)['id']}/content")
+    text = b"".join(answer.streaming_content)
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["answer"] for row in rows] == [str(n + 1) for n in range(40)]
+    assert upload(api, jsonl(*rows))["id"]  # they can be uploaded again
+
+
+def test_held_out_rows_come_last(api: Client, world: World) -> None:
+    dataset = world.dataset()
+    rows = b"".join(api.get(f"/v1/files/{dataset.public_id}/content").streaming_content).splitlines()
+    assert len(rows) == dataset.rows > dataset.train_rows
+
+
+def test_a_deleted_file_is_gone_with_its_bytes(api: Client, settings: Any, django_capture_on_commit_callbacks: Any) -> None:
+    file, twin = upload(api, additions(41)), upload(api, additions(41))
+    sha256 = Dataset.objects.get(public_id=file["id"]).train_sha256
+    place = Path(settings.BLOBS_DIR) / sha256[:2] / sha256
+    for gone, left in ((file, True), (twin, False)):
+        with django_capture_on_commit_callbacks(execute=True):
+            answer = api.delete(f"/v1/files/{gone['id']}")
+        assert answer.json() == {"id": gone["id"], "object": "file", "deleted": True}
+        assert error(api.get(f"/v1/files/{gone['id']}"), 404)["code"] == "not_found"
+        assert place.exists() is left  # the other has the same bytes
+
+
+def test_a_file_that_a_job_was_made_of_stays(api: Client) -> None:
+    job = made(api)
+    assert "one job was made of it" in error(api.delete(f"/v1/files/{job['training_file']}"), 409)["message"]
+    assert api.get(f"/v1/files/{job['training_file']}").status_code == 200
+
+
+def test_what_a_list_of_files_cannot_do_is_named(api: Client) -> None:
+    upload(api)
+    assert len(api.get("/v1/files?order=desc&limit=1&purpose=fine-tune").json()["data"]) == 1
+    assert error(api.get("/v1/files?order=asc"), 400)["param"] == "order"
+    assert error(api.get("/v1/files?colour=red"), 400)["param"] == "colour"
+
+
 def test_a_token_without_the_scope_is_refused(world: World) -> None:
     api = world.api(world.bob, scopes=("models:read",))
     assert api.get("/v1/models").status_code == 200
@@ -325,8 +367,6 @@ def test_a_token_without_the_scope_is_refused(world: World) -> None:
 
 
 def test_the_table_in_the_docs_is_the_table_in_the_code() -> None:
-    from pathlib import Path
-
     page = Path("deploy/OPENAI.md").read_text()
     for table, known in fields.TABLES.items():
         _, _, rest = page.partition(f"### `{table}`\n")
