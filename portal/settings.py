@@ -158,8 +158,11 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_UNIQUE_EMAIL = True
 ACCOUNT_PREVENT_ENUMERATION = True
 ACCOUNT_RATE_LIMITS = {"signup": "20/h/ip", "login_failed": "10/5m/ip,5/5m/key", "reset_password": "20/h/ip,5/h/key"}
-# Embedded, mail lands in a file of the state directory: nobody can be made to wait for it.
-ACCOUNT_EMAIL_VERIFICATION = "mandatory" if ENV.email_url else "optional"
+# Embedded too, where mail lands in a file of the state directory: a sign-up that lets people in at once tells which addresses are taken.
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True  # allauth does it in the session that signed up, and in no other
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_FORMS = {"signup": "tenants.forms.SignupForm"}
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "MARLaaS: "
 ACCOUNT_LOGOUT_ON_GET = False
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]

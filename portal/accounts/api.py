@@ -15,7 +15,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.accounts import deletion
+from portal.accounts import deletion, presence
 from portal.accounts.audit_views import NOUNS, entries
 from portal.accounts.respond import export_response
 from portal.accounts.views import join_url
@@ -153,7 +153,10 @@ class Organisation(OncePerKey, GenericAPIView):
     @extend_schema(request=DeletionIn, responses={202: None, **REFUSED})
     def delete(self, request: Request) -> Response:
         """Delete it with all that it has. For owners; ``confirm`` is its name."""
-        deletion.delete_tenant(tenant_of(request), request.user, _valid(DeletionIn, request)["confirm"], timezone.now())
+        tenant, confirm = tenant_of(request), _valid(DeletionIn, request)["confirm"]
+        deletion.check_meant(tenant, request.user, confirm)
+        presence.prove_by_api(request)
+        deletion.delete_tenant(tenant, request.user, confirm, timezone.now())
         return Response(status=status.HTTP_202_ACCEPTED)
 
 
@@ -192,6 +195,8 @@ class Members(TenantViews):
     def owner(self, request: Request, public_id: str) -> Response:
         """Hand the ownership over to this member and become an admin."""
         member = self.get_object()
+        require(tenant_of(request), request.user, Role.OWNER)
+        presence.prove_by_api(request)
         members.transfer(tenant_of(request), request.user, member)
         member.refresh_from_db()
         return Response(MemberOut(member).data)

@@ -17,6 +17,7 @@ urlpatterns = [
     path("settings/invitations/<str:invitation_id>/withdraw/", views.withdraw, name="withdraw"),
     path("settings/audit/", audit_views.index, name="audit"),
     path("settings/audit.csv", audit_views.download, name="audit-csv"),
+    path("settings/sessions/<int:session>/end/", views.end_session, name="end-session"),
     path("organisations/new/", views.new, name="new"),
     path("join/<str:invitation_id>/<str:secret>/", views.join, name="join"),
 ]

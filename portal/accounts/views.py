@@ -1,4 +1,4 @@
-"""The organisation: its name and rules, its members and invitations, leaving, export and deletion."""
+"""The organisation: its name and rules, its members and invitations, leaving, export and deletion; and a person's sessions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.accounts import deletion
+from portal.accounts import deletion, presence
 from portal.accounts.forms import DeleteForm, InviteForm, NewForm, OrganisationForm, refused
 from portal.accounts.respond import export_response
 from portal.pages.access import person_page, tenant_page
 from portal.pages.templatetags.ui import mail_is_filed
 from tenants import members as membership
-from tenants.access import Refused, has_second_factor, rank
+from tenants.access import Refused, has_second_factor, rank, require
 from tenants.actions import create_tenant
 from tenants.middleware import choose
-from tenants.models import Invitation, Role
+from tenants.models import Invitation, Membership, Role
 
 _shown_or_sent = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -88,6 +88,8 @@ def delete(request: HttpRequest) -> HttpResponse:
     form = DeleteForm(request.POST or None)
     if form.is_valid():
         try:
+            deletion.check_meant(request.tenant, request.user, form.cleaned_data["confirm"])
+            presence.prove(request)
             deletion.delete_tenant(request.tenant, request.user, form.cleaned_data["confirm"], timezone.now())
         except Refused as error:
             refused(form, error)
@@ -132,40 +134,33 @@ def members(request: HttpRequest) -> HttpResponse:
 @require_POST
 @tenant_page
 def role(request: HttpRequest, member_id: str) -> HttpResponse:
-    member = get_object_or_404(request.tenant.memberships.select_related("user"), public_id=member_id)
-    try:
+    def change(member: Membership) -> str:
         changed = membership.change_role(request.tenant, request.user, member, request.POST.get("role", ""))
-    except Refused as error:
-        messages.error(request, f"{member.user.email} keeps the role {member.role}: {error}.")
-    else:
-        messages.success(request, f"{member.user.email} is {changed.role} now.")
-    return redirect("accounts:members")
+        return f"{member.user.email} is {changed.role} now."
+
+    return _with_member(request, member_id, change, otherwise="{0.user.email} keeps the role {0.role}")
 
 
 @require_POST
 @tenant_page
 def remove(request: HttpRequest, member_id: str) -> HttpResponse:
-    member = get_object_or_404(request.tenant.memberships.select_related("user"), public_id=member_id)
-    try:
+    def end(member: Membership) -> str:
         membership.remove(request.tenant, request.user, member, timezone.now())
-    except Refused as error:
-        messages.error(request, f"{member.user.email} stays: {error}.")
-    else:
-        messages.success(request, f"{member.user.email} is out. Tokens of theirs are revoked, and open pages closed.")
-    return redirect("accounts:members")
+        return f"{member.user.email} is out. Tokens of theirs are revoked, and open pages closed."
+
+    return _with_member(request, member_id, end, otherwise="{0.user.email} stays")
 
 
 @require_POST
 @tenant_page
 def transfer(request: HttpRequest, member_id: str) -> HttpResponse:
-    member = get_object_or_404(request.tenant.memberships.select_related("user"), public_id=member_id)
-    try:
+    def hand_over(member: Membership) -> str:
+        require(request.tenant, request.user, Role.OWNER)
+        presence.prove(request)
         membership.transfer(request.tenant, request.user, member)
-    except Refused as error:
-        messages.error(request, f"Nothing was handed over: {error}.")
-    else:
-        messages.success(request, f"{member.user.email} is the owner now, and you are an admin.")
-    return redirect("accounts:members")
+        return f"{member.user.email} is the owner now, and you are an admin."
+
+    return _with_member(request, member_id, hand_over, otherwise="Nothing was handed over")
 
 
 @require_POST
@@ -195,6 +190,15 @@ def join(request: HttpRequest, invitation_id: str, secret: str) -> HttpResponse:
     return render(request, "accounts/join.html", {"invited": invited, "fits": fits}, status=403 if request.method == "POST" else 200)
 
 
+@require_POST
+@person_page
+def end_session(request: HttpRequest, session: int) -> HttpResponse:
+    """One of a person's own: the browser that has it is signed out, and its open pages close at once."""
+    get_object_or_404(request.user.usersession_set, pk=session).end()
+    messages.success(request, "That session has ended.")
+    return redirect("usersessions_list")
+
+
 def join_url(request: HttpRequest, made: list[str]) -> Callable[[Invitation, str], str]:
     """The address of an invitation's link on this site; it is added to ``made``."""
 
@@ -203,6 +207,16 @@ def join_url(request: HttpRequest, made: list[str]) -> Callable[[Invitation, str
         return made[-1]
 
     return url_of
+
+
+def _with_member(request: HttpRequest, member_id: str, act: Callable[[Membership], str], *, otherwise: str) -> HttpResponse:
+    """Back on the members' page with what ``act`` says it did, or with ``otherwise``, a format of the member, and the reason for it."""
+    member = get_object_or_404(request.tenant.memberships.select_related("user"), public_id=member_id)
+    try:
+        messages.success(request, act(member))
+    except Refused as error:
+        messages.error(request, f"{otherwise.format(member)}: {error}.")
+    return redirect("accounts:members")
 
 
 def _people(request: HttpRequest) -> list[dict]:

@@ -16,7 +16,14 @@ from tests.browser.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-OPEN = ("/accounts/login/", "/accounts/signup/", "/accounts/password/reset/", "/prices/")
+OPEN = (
+    "/accounts/login/",
+    "/accounts/signup/",
+    "/accounts/confirm-email/",
+    "/accounts/confirm-email/none/",
+    "/accounts/password/reset/",
+    "/prices/",
+)
 OWN = (
     "/",
     "/gallery/",
@@ -67,6 +74,7 @@ OWN = (
     "/accounts/password/change/",
     "/accounts/2fa/",
     "/accounts/sessions/",
+    "/accounts/reauthenticate/",
     "/accounts/logout/",
 )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, Watch
+from tests.browser.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
@@ -25,10 +27,18 @@ def sign_up(page: Page, email: str) -> None:
     page.click("text=Create account")
 
 
-def test_from_sign_up_to_an_adapter(visit: Callable[..., Page], watch: Watch) -> None:
+def link_for(email: str, mails: Path) -> str:
+    """The address in the one mail to ``email``."""
+    (text,) = (text for mail in mails.iterdir() if f"To: {email}" in (text := mail.read_text()))
+    return next(line for line in text.splitlines() if line.startswith("http"))
+
+
+def test_from_sign_up_to_an_adapter(visit: Callable[..., Page], watch: Watch, stack: Stack) -> None:
     watch.allow("/datasets/new/")  # the refused upload
     page = visit("/accounts/signup/", anonymous=True)
     sign_up(page, "newcomer@example.org")
+    page.goto(link_for("newcomer@example.org", stack.state / "mail"))
+    page.click("text=Yes, confirm it")
     page.get_by_role("link", name="Upload a dataset").click()
 
     upload(page, "broken.jsonl", b'{"prompt": "1+1=", "answer": "2"}\n{"prompt": }\n')

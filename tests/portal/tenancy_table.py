@@ -2,8 +2,8 @@
 
 Rights: ``public`` (anybody), ``person`` (signed in), ``read``, ``write``, ``admin``, ``owner`` (that role or a higher one in the tenant),
 ``operator`` (not there for anybody else), ``machine`` (another system with its own secret), ``me`` (whoever is known). Of a thing that the
-owner made, ``self``: its maker and admins; ``mine``: its maker alone; ``private``: not there for others. ``guess``: a made-up secret;
-``nothing``: no page at all. An API route's scope is its view's noun with the method.
+owner made, ``self``: its maker and admins; ``mine``: its maker alone; ``private``: not there for others. ``own``: a person's, here
+of nobody who calls. ``guess``: a made-up secret; ``nothing``: no page at all. An API route's scope is its view's noun with the method.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ PAGES = {
     "settings/invitations/<str:invitation_id>/withdraw/": "post:admin",
     "settings/audit/": "get:admin",
     "settings/audit.csv": "get:admin",
+    "settings/sessions/<int:session>/end/": "post:own",
     "organisations/new/": "get:person post:person",
     "join/<str:invitation_id>/<str:secret>/": "get:guess post:guess",
     "settings/tokens/": "get:read",

@@ -18,7 +18,7 @@ from tests.portal.world import NOW, World
 THIRD_PARTY = ("admin/", "accounts/")
 NAMED = {
     *("public_id", "version", "token_id", "upload_id", "probe_id", "sheet_id", "run_id", "member_id", "invitation_id", "secret"),
-    *("file_id", "model", "row", "sample", "delivery"),
+    *("file_id", "model", "row", "sample", "delivery", "session"),
 }
 
 
@@ -63,7 +63,7 @@ def things(world: World) -> dict[str, dict[str, str]]:
     filled["console"] = {"public_id": world.sums.public_id}
     member = world.sums.memberships.get(user=world.bob)
     invited = world.invitation()
-    filled["settings"] = {"token_id": token.token_id, "member_id": member.public_id, "invitation_id": invited.public_id}
+    filled["settings"] = {"token_id": token.token_id, "member_id": member.public_id, "invitation_id": invited.public_id, "session": "1"}
     filled["join"] = {"invitation_id": invited.public_id, "secret": "guessed"}
     filled["members"], filled["invitations"] = {"public_id": member.public_id}, {"public_id": invited.public_id}
     filled["tokens"] = {"token_id": token.token_id}

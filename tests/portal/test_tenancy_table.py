@@ -71,7 +71,7 @@ class Caller:
             return (lambda status: status == 401) if api else (lambda status: status == 302)
         if self.shut == 401:
             return lambda status: status == 401
-        if right == "operator":
+        if right in ("operator", "own"):
             return lambda status: status == 404
         if right in ("person", "me"):
             return lambda status: status < 400 or (self.rank is None and status == 404)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from django.test import Client
 
@@ -40,9 +42,15 @@ class World:
     sums: Tenant  # Alice's
     other: Tenant  # Charlie's
 
-    def client(self, user: User) -> Client:
+    def client(self, user: User, *, proven: bool = False) -> Client:
+        """``proven``: the person has just given the password once more."""
         client = Client()
         client.force_login(user)
+        if proven:
+            session = client.session
+            session["account_authentication_methods"] = [{"method": "password", "at": time.time(), "reauthenticated": True}]
+            session["account_authentication_methods_user"] = str(user.pk)
+            session.save()
         return client
 
     def api(self, user: User, tenant: Tenant | None = None, **issue: Any) -> Client:
@@ -106,6 +114,8 @@ def with_factor(user: User) -> User:
 
 def build() -> World:
     alice, bob, vera, charlie = (User.objects.create_user(f"{name}@example.org", PASSWORD) for name in ("alice", "bob", "vera", "charlie"))
+    addresses = (EmailAddress(user=user, email=user.email, verified=True, primary=True) for user in (alice, bob, vera, charlie))
+    EmailAddress.objects.bulk_create(addresses)
     sums, other = create_tenant(alice, "Sums"), create_tenant(charlie, "Other")
     Membership.objects.create(tenant=sums, user=bob, role=Role.MEMBER)
     Membership.objects.create(tenant=sums, user=vera, role=Role.VIEWER)

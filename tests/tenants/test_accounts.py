@@ -44,6 +44,12 @@ def test_addresses_that_differ_in_case_are_one(world: World) -> None:
         User.objects.create(email="ALICE@example.org")
 
 
+def test_who_was_made_on_the_machine_awaits_no_mail(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
+    call_command("createsuperuser", "--no-input", "--email", "Ops@example.org", stdout=StringIO())
+    assert Client().post("/accounts/login/", {"login": "ops@example.org", "password": PASSWORD})["Location"] == "/"
+
+
 def test_a_person_logs_in_by_e_mail(world: World) -> None:
     client = Client()
     client.post("/accounts/login/", {"login": "Alice@example.org", "password": PASSWORD})

@@ -141,10 +141,91 @@ def test_an_export_is_a_zip_for_admins(world: World) -> None:
 
 
 def test_an_organisation_is_deleted_by_writing_its_name(world: World) -> None:
-    pages = world.client(world.alice)
+    pages = world.client(world.alice, proven=True)
     assert pages.post("/settings/delete/", {"confirm": "Sum"}).status_code == 422
-    assert pages.post("/settings/delete/", {"confirm": "Sums"}).status_code == 302
+    assert pages.post("/settings/delete/", {"confirm": "Sums"})["Location"] == "/"
     assert not world.sums.memberships.exists()
+
+
+def asked_again(pages: Client, path: str, body: dict[str, str]) -> str:
+    """Where the password is asked for before ``path`` is done."""
+    answer = pages.post(path, body)
+    assert answer["Location"].startswith("/accounts/reauthenticate/?next=")
+    assert "Is it you?" in text(pages.get(answer["Location"]))
+    return answer["Location"]
+
+
+def test_a_deletion_waits_until_the_owner_has_proven_to_be_there(world: World) -> None:
+    pages = world.client(world.alice)
+    place = asked_again(pages, "/settings/delete/", {"confirm": "Sums"})
+    pages.post(place, {"password": "not hers"})
+    assert world.sums.memberships.exists()
+    assert pages.post(place, {"password": PASSWORD})["Location"] == "/"
+    assert not world.sums.memberships.exists()
+
+
+def test_a_transfer_waits_for_the_same(world: World) -> None:
+    pages = world.client(world.alice)
+    bob = world.sums.memberships.get(user=world.bob)
+    place = asked_again(pages, f"/settings/members/{bob.public_id}/owner/", {})
+    bob.refresh_from_db()
+    assert bob.role == Role.MEMBER
+    assert pages.post(place, {"password": PASSWORD})["Location"] == "/settings/members/"
+    bob.refresh_from_db()
+    assert bob.role == Role.OWNER
+
+
+def test_a_proof_is_good_for_five_minutes(world: World) -> None:
+    pages = world.client(world.alice, proven=True)
+    session = pages.session
+    session["account_authentication_methods"][0]["at"] -= 301
+    session.save()
+    asked_again(pages, "/settings/delete/", {"confirm": "Sums"})
+
+
+def test_a_browser_gets_no_further_by_the_api(world: World) -> None:
+    bob = world.sums.memberships.get(user=world.bob)
+    for proven, expected in ((False, (403, 403)), (True, (200, 202))):
+        pages = world.client(world.alice, proven=proven)
+        handed = pages.post(f"/api/v1/members/{bob.public_id}/owner/")
+        world.sums.memberships.filter(user=world.alice).update(role=Role.OWNER)
+        deleted = pages.delete("/api/v1/organisation/", {"confirm": "Sums"}, content_type="application/json")
+        assert (handed.status_code, deleted.status_code) == expected
+        if not proven:
+            assert deleted.json()["error"]["code"] == "reauthentication_required"
+
+
+def test_one_session_is_ended_and_no_other(world: World) -> None:
+    here, there, third = (signed_in("alice@example.org") for _ in range(3))
+    ended = world.alice.usersession_set.get(session_key=there.session.session_key)
+    page = text(here.get("/accounts/sessions/"))
+    assert (page.count("this one"), page.count(f"/settings/sessions/{ended.pk}/end/")) == (1, 1)
+    assert signed_in("charlie@example.org").post(f"/settings/sessions/{ended.pk}/end/").status_code == 404
+    assert here.post(f"/settings/sessions/{ended.pk}/end/")["Location"] == "/accounts/sessions/"
+    assert [client.get("/jobs/").status_code for client in (here, there, third)] == [200, 302, 200]
+
+
+def test_all_others_are_ended_at_once(world: World) -> None:
+    here, there = signed_in("alice@example.org"), signed_in("alice@example.org")
+    here.post("/accounts/sessions/")
+    assert [client.get("/jobs/").status_code for client in (here, there)] == [200, 302]
+
+
+def signed_in(email: str) -> Client:
+    client = Client()
+    assert client.post("/accounts/login/", {"login": email, "password": PASSWORD})["Location"] == "/"
+    return client
+
+
+@pytest.mark.parametrize("act", ["role", "remove", "owner"])
+def test_what_is_refused_about_a_member_is_said_on_the_page(world: World, act: str) -> None:
+    alice = world.sums.memberships.get(user=world.alice)
+    answer = world.client(world.alice, proven=True).post(f"/settings/members/{alice.public_id}/{act}/", {"role": "viewer"}, follow=True)
+    assert {
+        "role": "alice@example.org keeps the role owner: the last owner stays",
+        "remove": "alice@example.org stays: the last owner stays",
+        "owner": "Nothing was handed over: you are the owner already",
+    }[act] in text(answer)
 
 
 def test_a_token_is_rotated_on_its_page(world: World) -> None:
