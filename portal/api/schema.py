@@ -31,3 +31,11 @@ def _answers(path: str, method: str, operation: dict[str, Any]) -> dict[str, str
 def _add(responses: dict[str, Any], answers: dict[str, str]) -> None:
     for status, words in answers.items():
         responses.setdefault(status, {"content": _ERROR, "description": words})
+
+
+def whole_answers(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """An answer has all its fields, whatever defaults their columns have: a generated client need not look whether each is there."""
+    for name, shape in result["components"]["schemas"].items():
+        if name.endswith("Out") and shape.get("properties"):
+            shape["required"] = list(shape["properties"])
+    return result

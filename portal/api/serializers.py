@@ -152,7 +152,7 @@ class FindingOut(serializers.Serializer):
     numbers = serializers.DictField(child=serializers.FloatField())
     advice = serializers.CharField()
     at = serializers.DateTimeField()
-    over_at = serializers.DateTimeField(required=False)
+    over_at = serializers.DateTimeField(default=None, allow_null=True, help_text="Since when it is over, or null.")
 
 
 class DoctorOut(serializers.Serializer):

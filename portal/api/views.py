@@ -136,7 +136,7 @@ class Jobs(TenantViews):
             response.accepted_renderer, response.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
         return response
 
-    @documented(OpenApiTypes.BINARY, {**MISSING, 503: shapes.ErrorOut})
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY, **MISSING, 503: shapes.ErrorOut})
     @action(detail=True, methods=["get"], url_path=r"adapters/(?P<version>latest|[0-9]{1,7})")
     def adapter(self, request: Request, public_id: str, version: str) -> HttpResponse:
         """A PEFT directory as a zip archive."""
