@@ -43,7 +43,9 @@ class SessionAuthentication(authentication.SessionAuthentication):
 
 
 class HasScope(permissions.BasePermission):
-    """The view's ``noun`` and the method make the scope: ``jobs:read``, ``jobs:write``. A view without a noun needs a login only."""
+    """The view's ``noun`` and the method make the scope: ``jobs:read``, ``jobs:write``. A view without a noun needs a login only; one that
+    ``reads_only`` changes nothing but what the caller sees, whatever the method.
+    """
 
     message = "This token or role does not allow it."
 
@@ -55,7 +57,8 @@ class HasScope(permissions.BasePermission):
         noun = getattr(view, "noun", None)
         if noun is None or not hasattr(view, request.method.lower()):  # what the view has no answer to is a 405, not a missing scope
             return True
-        scope = f"{noun}:{'read' if request.method in _SAFE else 'write'}"
+        reads = request.method in _SAFE or getattr(view, "reads_only", False)
+        scope = f"{noun}:{'read' if reads else 'write'}"
         self.message = f"This needs the scope {scope}."
         return scope in granted(request)
 

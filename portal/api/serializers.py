@@ -87,7 +87,7 @@ class JobOut(serializers.ModelSerializer):
         model = Job
         fields = (
             *("id", "name", "state", "state_reason", "attribution", "version", "steps", "last_seq"),
-            *("dataset", "reward", "base_model", "spec", "cost_micros", "submitted_at", "ended_at"),
+            *("dataset", "reward", "base_model", "spec", "cost_micros", "submitted_at", "ended_at", "archived_at"),
         )
 
     @extend_schema_field(serializers.JSONField())

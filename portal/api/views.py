@@ -62,6 +62,7 @@ _CHANGE = OpenApiParameter("change", str, enum=evaluations.CHANGES, description=
 _OFFSET = parameter("offset", default=0)
 _ROWS = parameter("limit", least=1, most=MOST_EVALUATED_ROWS, default=100)
 _LIMIT = parameter("limit", least=1, most=MAX_EVENTS, default=MAX_EVENTS)
+_ARCHIVED = OpenApiParameter("archived", bool, description="Only archived jobs, or none of them; both unless said.")
 _COMPLETIONS = [
     *(parameter(name) for name in rollouts.WHOLE),
     *(OpenApiParameter(name, float) for name in ("reward_min", "reward_max")),
@@ -74,14 +75,18 @@ _COMPLETIONS = [
 ]
 
 
-@extend_schema_view(list=documented(shapes.JobOut(many=True), REFUSED), retrieve=documented(shapes.JobOut, MISSING))
+@extend_schema_view(list=documented(shapes.JobOut(many=True), REFUSED, parameters=[_ARCHIVED]), retrieve=documented(shapes.JobOut, MISSING))
 class Jobs(TenantViews):
     noun = relation = "jobs"
     serializer_class = shapes.JobOut
     queryset = Job.objects.none()
 
     def get_queryset(self) -> Any:
-        return with_cost(super().get_queryset().select_related("dataset", "reward"))
+        found = with_cost(super().get_queryset().select_related("dataset", "reward"))
+        asked = self.request.query_params
+        if self.action != "list" or "archived" not in asked:
+            return found
+        return found.filter(archived_at__isnull=chosen(asked, "archived", ("true", "false")) == "false")
 
     @documented(
         shapes.JobOut, {**REFUSED, 409: shapes.ErrorOut}, 201, request={"application/json": shapes.job_request_schema()}, parameters=[_KEY]
@@ -105,6 +110,18 @@ class Jobs(TenantViews):
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, public_id: str) -> Response:
         return self._command(request, job_actions.resume_job)
+
+    @documented(shapes.JobOut, CHANGED, request=None)
+    @action(detail=True, methods=["post"])
+    def archive(self, request: Request, public_id: str) -> Response:
+        """Leave a job that has ended out of the pages' list; nothing else changes."""
+        return self._archive(request, archived=True)
+
+    @documented(shapes.JobOut, CHANGED, request=None)
+    @action(detail=True, methods=["post"])
+    def unarchive(self, request: Request, public_id: str) -> Response:
+        """Show it in the list again."""
+        return self._archive(request, archived=False)
 
     @documented(shapes.EventsOut, MISSING, parameters=[_AFTER, _LIMIT])
     @action(detail=True, methods=["get"], pagination_class=None)
@@ -192,6 +209,11 @@ class Jobs(TenantViews):
     def doctor(self, request: Request, public_id: str) -> Response:
         """What the doctor found in the job's history."""
         return Response(evaluations.findings(self.get_object()))
+
+    def _archive(self, request: Request, *, archived: bool) -> Response:
+        job = self.get_object()
+        job_actions.archive_job(tenant_of(request), request.user, job, timezone.now(), archived=archived)
+        return Response(shapes.JobOut(self.get_object()).data)
 
     def _command(self, request: Request, act: Any) -> Response:
         job = self.get_object()

@@ -109,7 +109,7 @@ def _there(job: Job, version: int) -> None:
 
 def _typed(typed: str, wanted: str) -> None:
     if typed.strip() != wanted:
-        raise Invalid([("typed", f"type {wanted} to delete it for good")])
+        raise Invalid([("confirm", f"type {wanted} to delete it for good")])
 
 
 def _kept(job: Job) -> set[int]:

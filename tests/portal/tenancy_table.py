@@ -120,6 +120,7 @@ PAGES = {
 }
 
 _THING = r"(?P<public_id>[a-z0-9_]{1,40})/"
+_STEP = "(?P<version>[0-9]{1,7})/"
 _VERSION = "(?P<version>latest|[0-9]{1,7})/$"
 V1 = {
     "tokens/report/": "post:public",
@@ -151,6 +152,19 @@ V1 = {
     f"^jobs/{_THING}events/stream/$": "get:read",
     f"^jobs/{_THING}pause/$": "post:write",
     f"^jobs/{_THING}resume/$": "post:write",
+    f"^jobs/{_THING}archive/$": "post:write",
+    f"^jobs/{_THING}unarchive/$": "post:write",
+    f"^jobs/{_THING}checkpoints/$": "get:read delete:write",
+    f"^jobs/{_THING}checkpoints/{_STEP}$": "get:read delete:write",
+    f"^jobs/{_THING}checkpoints/{_STEP}keep/$": "post:write",
+    f"^jobs/{_THING}checkpoints/{_STEP}release/$": "post:write",
+    "jobs/compare/": "get:read",
+    "^notifications/$": "get:read",
+    "notifications/read/": "post:read",
+    "^webhooks/$": "get:read post:admin",
+    f"^webhooks/{_THING}$": "get:read delete:admin",
+    "^deliveries/$": "get:read",
+    "^deliveries/(?P<delivery>[0-9]{1,15})/again/$": "post:admin",
     "^members/$": "get:read",
     f"^members/{_THING}$": "get:read patch:admin delete:admin",
     f"^members/{_THING}owner/$": "post:owner",

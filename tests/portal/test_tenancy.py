@@ -60,6 +60,7 @@ def things(world: World) -> dict[str, dict[str, str]]:
     filled["fine_tuning"], filled["models"] = filled["jobs"], {"model": f"{named['jobs'].public_id}@0"}
     filled["probes"] = {"public_id": world.probe().public_id}
     filled["notifications"] = {"public_id": world.webhook().public_id, "delivery": "1"}
+    filled["webhooks"] = filled["deliveries"] = filled["notifications"]
     filled["console"] = {"public_id": world.sums.public_id}
     member = world.sums.memberships.get(user=world.bob)
     invited = world.invitation()

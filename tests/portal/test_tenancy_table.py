@@ -35,7 +35,16 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 # The one who asks may have it, but it is not there: no version was committed yet, and no such model or file is known.
 _ABSENT = (
-    *("adapter", "evaluation", "rollouts/", "bundles/", "checkpoints/<int:version>", "deliveries/", "datasets/<str:public_id>/lengths"),
+    *(
+        "adapter",
+        "evaluation",
+        "rollouts/",
+        "bundles/",
+        "checkpoints/<int:version>",
+        "checkpoints/(?P<version>",
+        "deliveries/",
+        "datasets/<str:public_id>/lengths",
+    ),
     *("models/<path", "files/<str", "fine_tuning/jobs/<str:public_id>/checkpoints"),
 )
 
