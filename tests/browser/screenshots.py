@@ -1,4 +1,4 @@
-"""``python -m tests.browser.screenshots [DIR]``: every page, wide and narrow, light and dark, over a stack of its own. For looking."""
+"""``python -m tests.browser.screenshots [DIR] [--only TEXT]``: every page, wide and narrow, light and dark, over a stack of its own."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ WIDTHS = {"wide": 1440, "narrow": 390}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("var/screenshots"))
-    folder = parser.parse_args().folder
+    parser.add_argument("--only", action="append", default=[], help="pages whose address contains this, as /playground/; may be repeated")
+    given = parser.parse_args()
+    folder: Path = given.folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state:
         stack = Stack(Path(state), port=free_port(), engine_port=free_port())
         try:
-            take_all(stack.start(), folder)
+            take_all(stack.start(), folder, given.only)
         finally:
             stack.stop()
             shutil.rmtree(stack.runtime, ignore_errors=True)
 
 
-def take_all(stack: Stack, folder: Path) -> None:
+def take_all(stack: Stack, folder: Path, only: list[str]) -> None:
     alice = seed(stack, "alice@example.org", "Alice's lab")
     agent = alice.job(steps=6, name="Agent", environment={"type": "tools", "max_tokens": 64})
     ids = {"job": alice.job(steps=6), "agent": agent, "dataset": alice.dataset(), "reward": alice.reward(), "probed": alice.probed()}
@@ -44,10 +46,10 @@ def take_all(stack: Stack, folder: Path) -> None:
         ids["upload"] = leave_upload(browser, stack, sign_in(browser, stack, alice))
         for width in WIDTHS:
             for theme in ("light", "dark"):
-                take(browser, stack, alice, ids, folder, width, theme)
+                take(browser, stack, alice, ids, folder, width, theme, only)
 
 
-def take(browser: Browser, stack: Stack, alice: Person, ids: dict[str, str], folder: Path, width: str, theme: str) -> None:
+def take(browser: Browser, stack: Stack, alice: Person, ids: dict[str, str], folder: Path, width: str, theme: str, only: list[str]) -> None:
     size = {"width": WIDTHS[width], "height": 900}
     anonymous = browser.new_context(base_url=stack.url, viewport=size, color_scheme=theme, reduced_motion="reduce")
     own = browser.new_context(
@@ -55,7 +57,7 @@ def take(browser: Browser, stack: Stack, alice: Person, ids: dict[str, str], fol
     )
     for context, paths in ((anonymous, OPEN), (own, OWN)):
         page = context.new_page()
-        for path in paths:
+        for path in (path for path in paths if not only or any(text in path for text in only)):
             page.goto(path.format(**ids))
             _unfolded(settled(page, path)).screenshot(path=folder / f"{_name(path)}-{width}-{theme}.png", full_page=True)
         context.close()
