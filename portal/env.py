@@ -7,6 +7,7 @@ runtime directory. With ``MARLAAS_PRODUCTION=1`` nothing insecure is assumed: wh
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 from decimal import Decimal
@@ -18,6 +19,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_v
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 ROOT = Path(__file__).resolve().parent.parent
+ENGINE_URL = "http://127.0.0.1:8801"
 
 
 # Written with commas, as in ml.example.org,www.example.org.
@@ -44,7 +46,7 @@ class Env(BaseSettings):
     allowed_hosts: Words = ("localhost", "127.0.0.1", "[::1]")
     trusted_origins: Words = ()
     web_port: int = Field(default=8800, ge=1, le=65535)
-    engine_url: str = "http://127.0.0.1:8801"
+    engine_url: str = Field(default_factory=lambda given: running_engine(given.get("state", ROOT / "var")) or ENGINE_URL)
     engine_secret: SecretStr | None = None
     engine_secret_fallbacks: Words = ()
     model: str = "tiny-math"
@@ -138,6 +140,18 @@ class Env(BaseSettings):
         if migrating and self.owner_database_url:
             return database(self.owner_database_url.get_secret_value())
         return sqlite(self.state / "db.sqlite3") if self.database_url is None else database(self.database_url)
+
+
+def running_engine(state: Path) -> str:
+    """Where the engine of the supervisor answers that runs on this state folder, or last ran there and was killed; "" if none has.
+
+    So that a command typed beside it (``doctor``, ``compare_engine``) finds the engine on whatever port it was started.
+    """
+    try:
+        found = json.loads((state / "run" / "supervisor.lock").read_text() or "{}").get("engine_url", "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return found if isinstance(found, str) and found.startswith(("http://", "https://")) else ""
 
 
 def _insecure(env: Env) -> list[str]:

@@ -80,7 +80,7 @@ class Tenant(models.Model):
     users = models.ManyToManyField(User, through="Membership", related_name="tenants")
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.name} ({self.public_id})"  # names need not differ
 
 
 class Membership(models.Model):

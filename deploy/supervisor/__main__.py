@@ -9,7 +9,7 @@ import time
 
 from rich.console import Console
 
-from deploy.supervisor import lock, settings, stack
+from deploy.supervisor import lock, probes, settings, stack
 from deploy.supervisor.app import StartFailed, Supervisor
 from deploy.supervisor.progress import Display, console_for, display_for
 
@@ -36,7 +36,7 @@ def supervisor(chosen: settings.Settings, display: Display) -> Supervisor:
     if not lock.is_free(chosen.lock_path):
         raise lock.AlreadyRunning(lock.read_owner(chosen.lock_path))
     chosen.check_ports()
-    owner = {"pid": os.getpid(), "url": chosen.url, "since": time.time()}
+    owner = {"pid": os.getpid(), "url": chosen.url, "engine_url": chosen.engine_url, "since": time.time()}
     return Supervisor(stack.parts(chosen), lock=lock.Lock(chosen.lock_path), owner=owner, cwd=chosen.root, display=display, adopts=True)
 
 
@@ -44,10 +44,21 @@ async def up(chosen: settings.Settings, console: Console) -> int:
     display = display_for(console, chosen.logs)
     async with supervisor(chosen, display) as running:
         with running.signals():
-            if await running.ready():
+            if await running.ready() and await _engine_is_there(chosen, running, display):
                 display.started(f"\nMARLaaS is up at [bold]{chosen.url}[/bold] (logs: {chosen.logs}). Stop it with Ctrl-C or make down.")
                 await running.stopped()
     return 0
+
+
+async def _engine_is_there(chosen: settings.Settings, running: Supervisor, display: Display) -> bool:
+    """Wait for an engine that runs elsewhere, and say so: jobs wait for it, pages do not. False: a stop was asked for meanwhile."""
+    return chosen.own_engine or await running.until_answered(
+        probes.http(f"{chosen.engine_url}/healthz"),
+        lambda note: display.started(
+            f"\nThe site is up at [bold]{chosen.url}[/bold], but the engine at {chosen.engine_url} (MARLAAS_ENGINE_URL) {note}. "
+            f"Waiting for it; jobs can be made meanwhile and start when it is there. Stop with Ctrl-C or make down."
+        ),
+    )
 
 
 def down(chosen: settings.Settings, console: Console) -> int:

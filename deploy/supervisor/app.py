@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from deploy.supervisor import logs, orphans
 from deploy.supervisor.lock import Lock
+from deploy.supervisor.probes import Probe
 from deploy.supervisor.progress import Display
 from deploy.supervisor.runner import Ended, Runner
 from deploy.supervisor.service import Service
 
 ROTATE_SECONDS = 30.0
+ASK_AGAIN_SECONDS = 0.5
 
 
 class StartFailed(Exception):
@@ -98,6 +100,13 @@ class Supervisor:
         for runner in self.runners.values():
             await runner.up.wait()
 
+    async def until_answered(self, probe: Probe, tell: Callable[[str], None]) -> bool:
+        """Wait until something that is no part of ours is ready; ``tell(why)`` hears why it is not, when that changes.
+
+        False: a stop was asked for meanwhile. Raises ``StartFailed``.
+        """
+        return await self._until(asyncio.create_task(_answered(probe, tell)))
+
     async def stopped(self) -> None:
         """Wait until a stop is asked for. Raises ``StartFailed`` if a part ends for good by itself."""
         await self._until(asyncio.get_running_loop().create_future())
@@ -144,3 +153,13 @@ class Supervisor:
             for service in self._services:
                 logs.rotate(service.log)
             await asyncio.sleep(ROTATE_SECONDS)
+
+
+async def _answered(probe: Probe, tell: Callable[[str], None]) -> None:
+    told = None
+    while not (health := await probe(0)).ready:
+        why = f"is not ready{f': {health.note}' if health.note else ''}" if health.answers else "does not answer"
+        if why != told:
+            told = why
+            tell(why)
+        await asyncio.sleep(ASK_AGAIN_SECONDS)

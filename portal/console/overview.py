@@ -16,8 +16,8 @@ from portal import gateway, pulse
 from portal.billing.models import Account
 from portal.console import figures, outbox
 from portal.console.recent import WINDOW, Recent, Step, recent
+from portal.console.tenants import told_apart
 from portal.jobs.models import EngineCursor, Job, JobCommand, JobSubmission
-from tenants.models import Tenant
 
 ZOOMS = (60, 300, 900)  # seconds
 _LANES = {"rollout": "rollout", "training": "train"}
@@ -153,8 +153,7 @@ def _names(engine: Mapping[str, Any], steps: Sequence[Step]) -> dict[str, dict[s
     jobs |= dict(Job.objects.filter(public_id__in=wanted).values_list("public_id", "name"))
     tenants = {job["tenant"] for job in engine["open"]} | {step.tenant for step in steps} | {share["tenant"] for share in engine["shares"]}
     owners = {step.job: step.tenant for step in steps} | {job["job"]: job["tenant"] for job in engine["open"]}
-    names = dict(Tenant.objects.filter(public_id__in=tenants).values_list("public_id", "name"))
-    return {"jobs": jobs, "tenants": names, "owners": owners}
+    return {"jobs": jobs, "tenants": told_apart(tenants), "owners": owners}
 
 
 def totals() -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from tenants.models import Tenant
 
 LAST_ACTS = 20
 LAST_JOBS = 50
+ID_END = 6  # as much of an id as tells two organisations of one name apart
 
 
 def found(text: str, now: datetime) -> Any:
@@ -30,6 +32,14 @@ def found(text: str, now: datetime) -> Any:
     if text:
         rows = rows.filter(Q(name__icontains=text) | Q(public_id=text) | Q(memberships__user__email__iexact=text)).distinct()
     return rows.order_by("-open_jobs", "name", "pk")
+
+
+def told_apart(public_ids: Iterable[str]) -> dict[str, str]:
+    """What operators call these organisations: by name, and where several have one name, with the end of each one's id."""
+    names = dict(Tenant.objects.filter(public_id__in=public_ids).values_list("public_id", "name"))
+    shared = Tenant.objects.filter(name__in=set(names.values())).order_by().values("name").annotate(n=Count("pk")).filter(n__gt=1)
+    several = set(shared.values_list("name", flat=True))
+    return {public_id: f"{name} ({public_id[-ID_END:]})" if name in several else name for public_id, name in names.items()}
 
 
 def by_id(public_id: str) -> Tenant | None:

@@ -197,3 +197,32 @@ def test_killing_a_keeper_ends_its_part_and_what_that_left_and_the_part_comes_ba
 
 def cmdline(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+async def test_what_runs_elsewhere_is_waited_for_and_said(supervise: Callable[..., Supervisor], dummy: Dummy):
+    answers = iter([probes.Health(ready=False, answers=False)] * 2 + [probes.Health(ready=False, answers=True, note="loading…")])
+    up = asyncio.Event()
+    said: list[str] = []
+
+    async def probe(_log_start: int) -> probes.Health:
+        if (answer := next(answers, None)) is not None:
+            return answer
+        await up.wait()
+        return probes.Health(ready=True, answers=True)
+
+    def tell(why: str) -> None:
+        said.append(why)
+        if "loading" in why:
+            up.set()
+
+    async with supervise(dummy("web")) as running:
+        assert await running.until_answered(probe, tell)
+    assert said == ["does not answer", "is not ready: loading…"]
+
+
+async def test_a_stop_ends_the_wait_for_what_runs_elsewhere(supervise: Callable[..., Supervisor], dummy: Dummy):
+    async def probe(_log_start: int) -> probes.Health:
+        return probes.Health(ready=False, answers=False)
+
+    async with supervise(dummy("web")) as running:
+        assert not await running.until_answered(probe, lambda why: running.request_stop())

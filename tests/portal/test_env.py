@@ -130,3 +130,20 @@ def test_every_setting_stands_in_the_table() -> None:
 def test_migrations_run_as_the_tables_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load(monkeypatch, **PRODUCTION, MARLAAS_OWNER_DATABASE_URL="postgres://owner:secret@db/marlaas")
     assert (loaded.database()["USER"], loaded.database(migrating=True)["USER"]) == ("u", "owner")
+
+
+def test_a_command_typed_beside_a_supervisor_finds_its_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MARLAAS_ENGINE_URL", raising=False)
+    monkeypatch.setenv("MARLAAS_STATE", str(tmp_path))
+    assert env.load().engine_url == env.ENGINE_URL
+    note = tmp_path / "run" / "supervisor.lock"
+    note.parent.mkdir()
+    for text, url in [
+        ('{"pid": 1, "engine_url": "http://127.0.0.1:9001"}', "http://127.0.0.1:9001"),
+        ("", env.ENGINE_URL),
+        ("{", env.ENGINE_URL),
+    ]:
+        note.write_text(text)
+        assert env.load().engine_url == url
+    note.write_text('{"engine_url": "http://127.0.0.1:9001"}')
+    assert load(monkeypatch, MARLAAS_ENGINE_URL="http://gpu:8801").engine_url == "http://gpu:8801"

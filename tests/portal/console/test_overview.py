@@ -8,8 +8,10 @@ import pytest
 from portal import pulse
 from portal.console import overview
 from portal.console.recent import Recent
+from portal.console.tenants import told_apart
 from portal.jobs import delivery
 from portal.jobs.models import EngineCursor, Job, JobEvent
+from tenants.actions import create_tenant
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import NOW, World
 
@@ -122,3 +124,13 @@ def test_the_page_of_32_jobs_asks_few_questions(world: World, engine: FakeEngine
     with django_assert_max_num_queries(14):
         seen = looked(world, source, zoom=zoom)
     assert len(seen["gantt"]) == 32
+
+
+def test_organisations_of_one_name_are_told_apart(world: World) -> None:
+    twin = create_tenant(world.charlie, "Sums")
+    assert told_apart([world.sums.public_id, twin.public_id, world.other.public_id]) == {
+        world.sums.public_id: f"Sums ({world.sums.public_id[-6:]})",
+        twin.public_id: f"Sums ({twin.public_id[-6:]})",
+        world.other.public_id: "Other",
+    }
+    assert told_apart([twin.public_id])[twin.public_id] != "Sums", "also where its namesake is not shown"
