@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.load.live import Seen
+from tests.load.service import Calls, figures, parser
+
+pytestmark = pytest.mark.engine  # what it imports for its readings knows the engine's processes
+
+OPTIONS = parser().parse_args([])
+
+
+def of(lag=(0.2,) * 100, *, breaks=0, failed=(), calls=(0.1,), web=(100, 110)):
+    heard = Calls(seconds={"jobs/": list(calls)} if calls else {}, failed=Counter(failed))
+    return figures(Seen(seconds=list(lag), breaks=breaks), heard, [{"web": reading << 20} for reading in web], 800, OPTIONS)
+
+
+def test_a_calm_day_holds():
+    found = of()
+    assert (found["holds"], found["lag"]["p99"], found["growth"]) == (True, 0.2, {"web": 1.1})
+
+
+@pytest.mark.parametrize(
+    "spoiled", [{"lag": [1.2] * 100}, {"lag": []}, {"breaks": 1}, {"failed": ["jobs/: 500"]}, {"calls": []}, {"web": (100, 130)}]
+)
+def test_slow_silent_broken_failing_or_growing_does_not_hold(spoiled):
+    assert not of(**spoiled)["holds"]
