@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from decimal import Decimal
 from pathlib import Path
@@ -20,12 +21,26 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGINE_URL = "http://127.0.0.1:8801"
+MAIN_ENGINE = "main"
 
 
 # Written with commas, as in ml.example.org,www.example.org.
 Words = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(lambda v: tuple(w.strip() for w in v.split(",") if w.strip()) if isinstance(v, str) else v)
 ]
+
+
+def _named_engines(text: str) -> dict[str, str]:
+    """Name → URL of ``qwen=http://10.0.0.2:8801 llama=http://10.0.0.3:8801``. Raises ``ValueError``."""
+    found: dict[str, str] = {}
+    for part in text.split():
+        name, _, url = part.partition("=")
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name) or not url.startswith(("http://", "https://")):
+            raise ValueError("write it as qwen=http://10.0.0.2:8801, several with spaces between them")
+        if name in found or name == MAIN_ENGINE:
+            raise ValueError(f"{name} is taken; give each engine a name of its own ({MAIN_ENGINE} is the one at MARLAAS_ENGINE_URL)")
+        found[name] = url.rstrip("/")
+    return found
 
 
 class BadSettings(SystemExit):
@@ -47,6 +62,7 @@ class Env(BaseSettings):
     trusted_origins: Words = ()
     web_port: int = Field(default=8800, ge=1, le=65535)
     engine_url: str = Field(default_factory=lambda given: running_engine(given.get("state", ROOT / "var")) or ENGINE_URL)
+    engines: Annotated[dict[str, str], NoDecode, BeforeValidator(lambda v: _named_engines(v) if isinstance(v, str) else v)] = {}
     engine_secret: SecretStr | None = None
     engine_secret_fallbacks: Words = ()
     model: str = "tiny-math"

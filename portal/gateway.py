@@ -12,6 +12,8 @@ from urllib.parse import quote
 import httpx
 from django.conf import settings
 
+from portal.env import MAIN_ENGINE
+
 CALL_SECONDS = 10.0
 CONNECT_SECONDS = 2.0
 WHATIF_SECONDS = 60.0
@@ -243,23 +245,40 @@ def _refusal(response: httpx.Response) -> tuple[str, list[tuple[str, str]]]:
         return response.text[:200] or f"status {response.status_code}", []
 
 
-_open: dict[int, Gateway] = {}
+_open: dict[tuple[int, str], Gateway] = {}
 
 
-def engine() -> Gateway:
-    """This process's gateway; a forked child makes its own, since sockets must not be shared."""
-    if (pid := os.getpid()) not in _open:
-        _open[pid] = Gateway(settings.ENGINE_URL, settings.ENGINE_SECRET, getattr(settings, "ENGINE_TRANSPORT", None))
-    return _open[pid]
+def names() -> tuple[str, ...]:
+    """The configured engines: "" is the one at MARLAAS_ENGINE_URL, the others are those of MARLAAS_ENGINES."""
+    return ("", *settings.ENGINES)
 
 
-def async_engine() -> AsyncGateway:
-    """A new one, for the caller to close: an asynchronous client belongs to one event loop."""
-    return AsyncGateway(settings.ENGINE_URL, settings.ENGINE_SECRET, getattr(settings, "ENGINE_TRANSPORT", None))
+def title(name: str) -> str:
+    """What people, logs and metrics call it."""
+    return name or MAIN_ENGINE
+
+
+def url(name: str) -> str:
+    """Raises ``EngineDown`` for an engine that is not configured, or no longer."""
+    if name and name not in settings.ENGINES:
+        raise EngineDown(f"the engine {name} is not configured any more; name it in MARLAAS_ENGINES")
+    return settings.ENGINES[name] if name else settings.ENGINE_URL
+
+
+def engine(name: str = "") -> Gateway:
+    """This process's gateway to an engine; a forked child makes its own, since sockets must not be shared. Raises ``EngineDown``."""
+    if (key := (os.getpid(), name)) not in _open:
+        _open[key] = Gateway(url(name), settings.ENGINE_SECRET, getattr(settings, "ENGINE_TRANSPORT", None))
+    return _open[key]
+
+
+def async_engine(name: str = "") -> AsyncGateway:
+    """A new one, for the caller to close: an asynchronous client belongs to one event loop. Raises ``EngineDown``."""
+    return AsyncGateway(url(name), settings.ENGINE_SECRET, getattr(settings, "ENGINE_TRANSPORT", None))
 
 
 def forget() -> None:
-    """Drop what ``engine`` opened: its settings have changed."""
+    """Drop what ``engine`` opened: settings have changed."""
     for gateway in _open.values():
         gateway.close()
     _open.clear()

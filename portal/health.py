@@ -72,8 +72,16 @@ def cache_answers() -> str:
 
 
 def engine() -> str:
+    """What is wrong with each engine that is not ready; of one alone its name is not said."""
+    causes = {name: _engine(name) for name in gateway.names()}
+    if len(causes) == 1:
+        return causes[""]
+    return "; ".join(f"{gateway.title(name)}: {cause}" for name, cause in causes.items() if cause)
+
+
+def _engine(name: str) -> str:
     try:
-        health = gateway.engine().health()
+        health = gateway.engine(name).health()
     except gateway.EngineDown:
         return "the engine does not answer"
     return "" if health.get("ok") else f"the engine is not ready: {health.get('stage', '')}"

@@ -12,6 +12,7 @@ from django.db.models import Count
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
+from portal import gateway
 from portal.console import overview
 from portal.jobs.models import Job
 from portal.jobs.models import State as JobState
@@ -45,15 +46,24 @@ class State:
         yield _family(
             "marlaas_unsent_oldest_seconds", "Age of the oldest of them", [({"what": what}, age or 0.0) for what, _, age in known]
         )
-        engine = overview.ask_engine()
-        lag = overview.lag(engine, self._now)
-        yield _single("marlaas_events_behind", "Events in the engine's journal that are no rows yet", lag["behind"])
-        yield _single("marlaas_events_behind_seconds", "For how long the oldest of them waits", lag["seconds"])
-        yield _single("marlaas_engine_answers", "1 when the engine answered this scrape", 0 if engine["away"] else 1)
+        yield from self._engines()
         yield _family("marlaas_process_silent_seconds", "Since the last sign of life", list(_pulses(self._now)))
         yield from _money()
         usage = shutil.disk_usage(settings.STATE)
         yield _single("marlaas_disk_free_share", "Of the disk that holds the state folder", usage.free / usage.total)
+
+    def _engines(self) -> Iterator[GaugeMetricFamily]:
+        behind, seconds, answers = [], [], []
+        for name in gateway.names():
+            label = {"engine": gateway.title(name)}
+            engine = overview.ask_engine(name)
+            lag = overview.lag(engine, self._now, name)
+            behind += [(label, lag["behind"])] if lag["behind"] is not None else []
+            seconds += [(label, lag["seconds"])] if lag["seconds"] is not None else []
+            answers.append((label, 0 if engine["away"] else 1))
+        yield _family("marlaas_events_behind", "Events in the engine's journal that are no rows yet", behind)
+        yield _family("marlaas_events_behind_seconds", "For how long the oldest of them waits", seconds)
+        yield _family("marlaas_engine_answers", "1 when the engine answered this scrape", answers)
 
 
 def _pulses(now: datetime) -> Iterator[tuple[dict[str, str], float]]:

@@ -126,6 +126,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 ENGINE_URL = ENV.engine_url
+ENGINES = ENV.engines
 ENGINE_SECRET = ENV.engine_bearer()
 ENGINE_SECRET_FALLBACKS = ENV.engine_secret_fallbacks
 DEFAULT_MODEL = ENV.model

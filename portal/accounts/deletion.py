@@ -21,6 +21,7 @@ from portal.accounts import tasks
 from portal.billing.models import Hold
 from portal.datasets import removal
 from portal.jobs import actions as job_actions
+from portal.jobs import engines
 from portal.jobs.models import OPEN_STATES, Job
 from tenants import audit
 from tenants.access import Refused, require
@@ -80,7 +81,7 @@ def owned_models() -> Iterator[Any]:
 def _forget_adapters(job: Job) -> bool:
     """Versions, batches and optimizer of a job, on the engine's disk."""
     try:
-        gateway.engine().delete(job.public_id)
+        engines.of(job).delete(job.public_id)
     except gateway.EngineRefused as refused:
         return refused.status == 404  # it never reached the engine, or is gone
     except gateway.EngineDown as down:

@@ -17,6 +17,7 @@ from engine.blobs import BlobMissing, BlobStore
 from engine.grader_spec import shown
 from portal import gateway
 from portal.datasets.models import Dataset
+from portal.jobs import engines
 from portal.jobs.models import Job
 from portal.streaming import CHUNK_BYTES, chunks_of
 from tenants.models import Tenant
@@ -93,7 +94,7 @@ def _job(job: Job) -> Iterator[tuple[str, Iterable[bytes]]]:
     if not job.version:
         return
     try:
-        with gateway.engine().adapter(job.public_id, "latest") as answer:
+        with engines.of(job).adapter(job.public_id, "latest") as answer:
             yield f"{folder}/adapter.zip", answer.iter_bytes(CHUNK_BYTES)
     except (gateway.EngineDown, gateway.EngineRefused) as error:
         yield f"{folder}/adapter.missing.txt", [f"The engine could not give it: {error}\n".encode()]

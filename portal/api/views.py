@@ -26,7 +26,7 @@ from portal.api.numbers import decimal, parameter, whole, whole_of
 from portal.api.stream import EventStream, frames, right_to_listen
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
-from portal.jobs import bundle, catalog, rollouts
+from portal.jobs import bundle, catalog, engines, rollouts
 from portal.jobs import evaluation as evaluations
 from portal.jobs.downloads import adapter_response
 from portal.jobs.live import MAX_EVENTS, events_after
@@ -191,7 +191,7 @@ class Jobs(TenantViews):
         wanted["limit"] = whole(asked, "limit", 10, least=1, most=rollouts.MOST_GROUPS)
         wanted["kept"] = chosen(asked, "kept", rollouts.KEPT, "all")
         try:
-            return Response(gateway.engine().groups(job.public_id, **wanted))
+            return Response(engines.of(job).groups(job.public_id, **wanted))
         except gateway.EngineRefused as refused:
             raise Http404(str(refused)) from refused
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from portal.console.deeds import ENGINE, Deed, Order
+from portal.console.deeds import Deed, Order
 from portal.console.models import Act
 from portal.errors import Invalid
 from portal.gateway import EngineDown, EngineRefused
@@ -26,7 +26,7 @@ class Failed(Exception):
 
 def perform(deed: Deed, by: User, target: Any, given: dict[str, Any], now: datetime) -> Act:
     """Written before it is tried, so that a deed whose process dies in the middle is not without a trace. Raises ``Failed``."""
-    about = ENGINE if target is None else target.public_id
+    about = target.public_id
     act = Act.objects.create(
         at=now, by=by.email, deed=deed.slug, about=about, reason=given["reason"], outcome="was begun and did not come to its end"
     )

@@ -16,7 +16,7 @@ from portal import gateway
 from portal.billing import gate, ledger, money
 from portal.billing.models import QUOTAS, Account, Plan, QuotaOverride
 from portal.errors import Conflict
-from portal.jobs import tasks
+from portal.jobs import engines, tasks
 from portal.jobs.models import OPEN_STATES, Job, JobCommand, State
 from tenants import audit
 from tenants.doors import look_again
@@ -92,7 +92,7 @@ class WeightForm(DeedForm):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """What is to be done: by whom, to what (a Job, a Tenant or None for the engine), with the form's cleaned fields."""
+    """What is to be done: by whom, to what (a Job, a Tenant or an Engine), with the form's cleaned fields."""
 
     by: User
     target: Any
@@ -119,16 +119,16 @@ class Deed:
 
 
 def admission(mode: str) -> Callable[[Order], dict[str, Any]]:
-    return lambda order: {"admission": gateway.engine().set_admission(mode)}
+    return lambda order: {"admission": gateway.engine(order.target.name).set_admission(mode)}
 
 
 def policy(order: Order) -> dict[str, Any]:
-    gateway.engine().set_policy(order.given["changes"])
+    gateway.engine(order.target.name).set_policy(order.given["changes"])
     return {"changes": order.given["changes"]}
 
 
 def priority(order: Order) -> dict[str, Any]:
-    gateway.engine().reprioritise(order.target.public_id, order.given["priority"])
+    engines.of(order.target).reprioritise(order.target.public_id, order.given["priority"])
     return {"priority": order.given["priority"]}
 
 

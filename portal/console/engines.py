@@ -3,28 +3,57 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Count
 
 from portal import gateway
 from portal.billing.models import TOKEN_KINDS
 from portal.billing.prices import PriceBook
+from portal.console.deeds import ENGINE
 from portal.jobs import catalog
-from portal.jobs.models import OPEN_STATES, EngineCursor, Job
+from portal.jobs.models import OPEN_STATES, EngineCursor, EngineModel, Job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """What an operator does something to. ``name``: its configured name, "" for the one at MARLAAS_ENGINE_URL."""
+
+    name: str
+
+    @property
+    def public_id(self) -> str:
+        """What the audit log calls it."""
+        return f"{ENGINE}:{self.name}" if self.name else ENGINE
+
+    @property
+    def title(self) -> str:
+        return gateway.title(self.name)
+
+
+def by_id(public_id: str) -> Engine | None:
+    """Of those that are configured; without an id the first."""
+    return next((engine for engine in all_of_them() if engine.public_id == (public_id or ENGINE)), None)
+
+
+def all_of_them() -> list[Engine]:
+    return [Engine(name=name) for name in gateway.names()]
 
 
 def registry(now: datetime) -> list[dict[str, Any]]:
-    """One entry for each journal that was ever read; the first is the one that answers at ``ENGINE_URL`` now."""
-    cursors = list(EngineCursor.objects.order_by("-current", "-updated_at"))
+    """One entry for each configured engine with its health and the journal that it answers with, then the journals of earlier ones."""
+    cursors = list(EngineCursor.objects.order_by("-updated_at"))
     jobs = _open_jobs()
-    health = _health()
-    found = [_entry(cursor, health if cursor.current else None, jobs, now) for cursor in cursors]
-    return found or [
-        {"name": "", "current": True, "health": health, "epoch": None, "offset": None, "seen": None, "jobs": {}, "url": settings.ENGINE_URL}
-    ]
+    current = {cursor.name: cursor for cursor in cursors if cursor.current}
+    served: dict[str, list[str]] = defaultdict(list)
+    for model, name in EngineModel.objects.order_by("name").values_list("name", "served_by"):
+        served[name].append(model)
+    live = [_entry(engine, current.get(engine.name), jobs, served[engine.name]) for engine in all_of_them()]
+    known = {engine.name for engine in all_of_them()}
+    old = [_earlier(cursor, jobs) for cursor in cursors if not cursor.current or cursor.name not in known]
+    return [*live, *old]
 
 
 def models(now: datetime) -> list[dict[str, Any]]:
@@ -33,8 +62,14 @@ def models(now: datetime) -> list[dict[str, Any]]:
     for _, model, count in _rows():
         counts[model] += count
     book = PriceBook.read()
+    by = dict(EngineModel.objects.values_list("name", "served_by"))
     return [
-        {"info": info, "open": counts[info.name], "prices": [(kind, _price(book, kind, info.name, now)) for kind in TOKEN_KINDS]}
+        {
+            "info": info,
+            "by": gateway.title(by.get(info.name, "")),
+            "open": counts[info.name],
+            "prices": [(kind, _price(book, kind, info.name, now)) for kind in TOKEN_KINDS],
+        }
         for info in catalog.known_models(now)
     ]
 
@@ -46,22 +81,29 @@ def _price(book: PriceBook, kind: str, model: str, now: datetime) -> int | None:
         return None
 
 
-def _entry(cursor: EngineCursor, health: dict[str, Any] | None, jobs: dict[str, dict[str, int]], now: datetime) -> dict[str, Any]:
+def _entry(engine: Engine, cursor: EngineCursor | None, jobs: dict[str, dict[str, int]], models: list[str]) -> dict[str, Any]:
+    """``models``: what it last said that it serves."""
+    journal = _journal(cursor, jobs) if cursor else {"journal": "", "epoch": None, "offset": None, "seen": None, "jobs": {}}
+    return {**journal, "engine": engine, "health": _health(engine.name), "models": models, "url": gateway.url(engine.name)}
+
+
+def _earlier(cursor: EngineCursor, jobs: dict[str, dict[str, int]]) -> dict[str, Any]:
+    return {**_journal(cursor, jobs), "engine": Engine(name=cursor.name), "health": None, "models": [], "url": ""}
+
+
+def _journal(cursor: EngineCursor, jobs: dict[str, dict[str, int]]) -> dict[str, Any]:
     return {
-        "name": cursor.engine,
-        "current": cursor.current,
-        "health": health,
+        "journal": cursor.engine,
         "epoch": cursor.epoch,
         "offset": cursor.offset,
         "seen": cursor.updated_at,
         "jobs": jobs.get(cursor.engine, {}),
-        "url": settings.ENGINE_URL if cursor.current else "",
     }
 
 
-def _health() -> dict[str, Any]:
+def _health(name: str) -> dict[str, Any]:
     try:
-        return gateway.engine().health()
+        return gateway.engine(name).health()
     except gateway.EngineDown as error:
         return {"ok": False, "stage": str(error)}
 

@@ -9,7 +9,10 @@ from django.utils import timezone
 
 
 class Act(models.Model):
-    """One deed of an operator. ``about``: the public id of what it was done to, or "engine"; no key, since rows outlive what they name."""
+    """One deed of an operator.
+
+    ``about``: the public id of what it was done to, or "engine" or "engine:NAME"; no key, since rows outlive what they name.
+    """
 
     at = models.DateTimeField(default=timezone.now)
     by = models.CharField(max_length=254)

@@ -23,11 +23,14 @@ ZOOMS = (60, 300, 900)  # seconds
 _LANES = {"rollout": "rollout", "training": "train"}
 
 
-def live(now: datetime, zoom_seconds: int, source: Recent = recent) -> dict[str, Any]:
-    """``zoom_seconds``: one of ``ZOOMS``; how much of the window the Gantt shows. Figures are always of the whole window."""
+def live(now: datetime, zoom_seconds: int, source: Recent = recent, name: str = "") -> dict[str, Any]:
+    """``zoom_seconds``: one of ``ZOOMS``; how much of the window the Gantt shows. Figures are always of the whole window.
+
+    ``name``: of the engine that it is about.
+    """
     until = now.timestamp()
-    engine = ask_engine()
-    steps = source.steps(now)
+    engine = ask_engine(name)
+    steps = _of_engine(source.steps(now), name)
     running = _running(engine["open"], until)
     return {
         "at": now.isoformat(),
@@ -42,13 +45,13 @@ def live(now: datetime, zoom_seconds: int, source: Recent = recent) -> dict[str,
         "fairness": figures.fairness(_tokens(steps), {share["tenant"]: share["weight"] for share in engine["shares"]}),
         "kv": _kv(engine),
         "pulses": pulses(now),
-        "lag": lag(engine, now),
+        "lag": lag(engine, now, name),
         "due": due(now),
         **_names(engine, steps),
     }
 
 
-def ask_engine() -> dict[str, Any]:
+def ask_engine(name: str = "") -> dict[str, Any]:
     """Its overview; with ``away`` the reason why there is none."""
     empty: dict[str, Any] = {
         "open": [],
@@ -60,14 +63,14 @@ def ask_engine() -> dict[str, Any]:
         "training": {"running": [], "queue": []},
     }
     try:
-        return {**empty, **gateway.engine().overview(), "away": ""}
+        return {**empty, **gateway.engine(name).overview(), "away": ""}
     except (gateway.EngineDown, gateway.EngineRefused) as error:
         return {**empty, "away": str(error)}
 
 
-def lag(engine: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def lag(engine: Mapping[str, Any], now: datetime, name: str = "") -> dict[str, Any]:
     """How far the database lies behind the engine's journal: events not stored yet (None: nobody knows), seconds since the cursor moved."""
-    cursor = EngineCursor.objects.filter(current=True).first()
+    cursor = EngineCursor.objects.filter(current=True, name=name).first()
     if cursor is None:
         return {"behind": None, "seconds": None, "moved_seconds": None}
     known = "offset" in engine and engine.get("engine") == cursor.engine
@@ -91,6 +94,14 @@ def due(now: datetime) -> dict[str, Any]:
 
 def _age(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else max(0.0, (now - at).total_seconds())
+
+
+def _of_engine(steps: list[Step], name: str) -> list[Step]:
+    """With one engine all; with several those whose jobs are in a journal of this one."""
+    if len(gateway.names()) == 1:
+        return steps
+    journals = set(EngineCursor.objects.filter(name=name).values_list("engine", flat=True))
+    return [step for step in steps if step.engine in journals]
 
 
 def _running(jobs: Iterable[Mapping[str, Any]], until: float) -> list[tuple[str, str, float]]:

@@ -34,6 +34,7 @@ class Step:
     submitted: float
     lanes: tuple[tuple[str, float, float], ...]
     tokens: int
+    engine: str = ""  # the journal that the job is in
 
 
 class Recent:
@@ -69,9 +70,9 @@ def _steps(after: int, until: int, since: datetime) -> Iterator[Step]:
     rows = JobEvent.objects.filter(id__gt=after, id__lte=until, kind="step", at__gte=since).order_by("id")
     wanted = rows.values_list(
         *("id", "at", "data__version", "data__spans", "data__seconds", "data__tokens"),
-        *("job__public_id", "job__name", "job__submitted_at", "tenant__public_id"),
+        *("job__public_id", "job__name", "job__submitted_at", "tenant__public_id", "job__engine"),
     )
-    for pk, at, version, spans, seconds, tokens, job, name, submitted, tenant in wanted:
+    for pk, at, version, spans, seconds, tokens, job, name, submitted, tenant, engine in wanted:
         yield Step(
             pk=pk,
             job=job,
@@ -82,6 +83,7 @@ def _steps(after: int, until: int, since: datetime) -> Iterator[Step]:
             submitted=submitted.timestamp(),
             lanes=tuple(lanes(spans, seconds)),
             tokens=served(tokens),
+            engine=engine,
         )
 
 

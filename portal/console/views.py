@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.console import acts, engines, overview, tenants, viewing, whatif
 from portal.console.access import operator_page
 from portal.console.deeds import DEEDS, ENGINE, Deed, DeedForm
+from portal.console.engines import Engine
 from tenants import audit as audit_log
 
 TENANTS_PER_PAGE = 50
@@ -37,12 +38,11 @@ TILES = (
 @operator_page
 def index(request: HttpRequest) -> HttpResponse:
     """The frame; the script fills it from ``live`` and goes on asking."""
+    engine = _engine(request)
     urls = {name: reverse(f"console:{name}") for name in ("live", "act", "index")}
-    return render(
-        request,
-        "console/overview.html",
-        {"page": {**urls, "tenant": reverse("console:tenant", args=["ten_0"])}, "zooms": overview.ZOOMS, "tiles": TILES},
-    )
+    page = {**urls, "tenant": reverse("console:tenant", args=["ten_0"]), "engine": engine.public_id}
+    others = {"engine": engine, "engines": engines.all_of_them()}
+    return render(request, "console/overview.html", {"page": page, "zooms": overview.ZOOMS, "tiles": TILES, **others})
 
 
 @require_safe
@@ -50,7 +50,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def live(request: HttpRequest) -> HttpResponse:
     asked = request.GET.get("zoom", "")
     zoom = int(asked) if asked in map(str, overview.ZOOMS) else overview.ZOOMS[-1]
-    return JsonResponse(overview.live(timezone.now(), zoom))
+    return JsonResponse(overview.live(timezone.now(), zoom, name=_engine(request).name))
 
 
 @operator_page
@@ -63,7 +63,14 @@ def act(request: HttpRequest) -> HttpResponse:
     form = deed.form(request.POST or None, initial=_initial(deed, target))
     if form.is_valid() and _done(request, deed, target, form):
         return redirect(_page_of(deed, target))
-    context = {"deed": deed, "target": target, "form": form, "back": _page_of(deed, target), "policy": _policy(deed)}
+    context = {
+        "deed": deed,
+        "target": target,
+        "form": form,
+        "back": _page_of(deed, target),
+        "policy": _policy(deed, target),
+        "several": len(engines.all_of_them()) > 1,
+    }
     return render(request, "console/act.html", context, status=422 if form.errors else 200)
 
 
@@ -136,9 +143,8 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 
 def _target(deed: Deed, about: str) -> Any:
-    if deed.on == ENGINE:
-        return None
-    target = tenants.job_by_id(about) if deed.on == "job" else tenants.by_id(about)
+    look = {"job": tenants.job_by_id, "tenant": tenants.by_id, ENGINE: engines.by_id}[deed.on]
+    target = look(about)
     if target is None:
         raise Http404
     return target
@@ -166,7 +172,15 @@ def _done(request: HttpRequest, deed: Deed, target: Any, form: DeedForm) -> bool
 def _page_of(deed: Deed, target: Any) -> str:
     if deed.on == "tenant":
         return reverse("console:tenant", args=[target.public_id])
+    if deed.on == ENGINE and target.name:
+        return f"{reverse('console:index')}?{urlencode({'engine': target.public_id})}"
     return reverse("console:index")
+
+
+def _engine(request: HttpRequest) -> Engine:
+    if (found := engines.by_id(request.GET.get("engine", ""))) is None:
+        raise Http404
+    return found
 
 
 def _asked(text: str) -> str:
@@ -174,5 +188,5 @@ def _asked(text: str) -> str:
     return f"&{urlencode({'q': text})}" if text else ""
 
 
-def _policy(deed: Deed) -> dict[str, Any]:
-    return overview.ask_engine().get("policy", {}) if deed.slug == "policy" else {}
+def _policy(deed: Deed, target: Any) -> dict[str, Any]:
+    return overview.ask_engine(target.name).get("policy", {}) if deed.slug == "policy" else {}

@@ -28,6 +28,7 @@ _ROWS = (
 
 
 class QuestionForm(forms.Form):
+    engine = forms.ChoiceField(label="On which engine")
     jobs = forms.IntegerField(min_value=0, max_value=64, initial=10, label="How many more jobs")
     workload = forms.ChoiceField(choices=WORKLOADS, label="Of what kind")
     like = forms.CharField(
@@ -43,6 +44,13 @@ class QuestionForm(forms.Form):
         help_text='JSON, as in {"max_active": 16}. Empty: as it is now.',
     )
 
+    def __init__(self, *given: Any, **more: Any):
+        super().__init__(*given, **more)
+        self.fields["engine"].choices = [(name, gateway.title(name)) for name in gateway.names()]
+        self.fields["engine"].required = False  # "" is the first one's name
+        if len(gateway.names()) == 1:
+            del self.fields["engine"]
+
     def clean_policy(self) -> dict[str, Any]:
         text = self.cleaned_data["policy"].strip()
         try:
@@ -57,7 +65,8 @@ class QuestionForm(forms.Form):
 def ask(form: QuestionForm) -> dict[str, Any] | None:
     """The answer with its rows laid out for the page; None where it was refused, and then ``form`` says why."""
     try:
-        told = gateway.engine().whatif(form.cleaned_data)
+        question = dict(form.cleaned_data)
+        told = gateway.engine(question.pop("engine", "")).whatif(question)
     except gateway.EngineRefused as refused:
         for field, message in refused.problems or [("", str(refused))]:
             form.add_error(field if field in form.fields else None, message)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from portal import gateway
 from portal.datasets.lengths import Count, Ruler
 from portal.env import ROOT
-from portal.jobs import catalog
+from portal.jobs import catalog, engines
 
 log = structlog.get_logger(__name__)
 MAX_BYTES = 64 << 20
@@ -42,7 +42,7 @@ def local_ruler(model: str) -> Ruler:
 def _limit(model: str, path: Path) -> int | None:
     """As the engine says, or as the configuration beside the tokenizer does."""
     try:
-        return next((info["max_context_tokens"] for info in gateway.engine().models() if info["name"] == model), None)
+        return next((info["max_context_tokens"] for info in engines.serving(model).models() if info["name"] == model), None)
     except (gateway.EngineDown, gateway.EngineRefused):
         places = [folder / "config.json" for folder in (path.parent, *(place.parent for place in _local(model)))]
         found = next((place for place in places if place.is_file()), None)
@@ -53,7 +53,7 @@ def tokenizer_path(model: str) -> Path:
     """The file, asked of the engine; while it is down the one it gave before, or one that lies on this machine."""
     kept = settings.STATE / "tokenizers" / f"{hashlib.sha256(model.encode()).hexdigest()[:32]}.json"
     try:
-        _keep(kept, gateway.engine().tokenizer(model))
+        _keep(kept, engines.serving(model).tokenizer(model))
         return kept
     except gateway.EngineRefused as error:
         raise NoTokenizer(f"the engine has no model {model[:80]}: {error}") from None

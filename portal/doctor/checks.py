@@ -7,7 +7,7 @@ import socket
 import ssl
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,54 +106,74 @@ def processes(world: World) -> Iterator[Finding]:
 
 
 def engine(world: World) -> Iterator[Finding]:
-    """Reached, with the right secret, ready, its sandbox, its clock, the blobs of both sides, the default model."""
+    """Of each engine: reached, with the right secret, ready, its sandbox, its clock; and who serves the default model."""
+    served = set()
+    for name in gateway.names():
+        overview = yield from _reached(name)
+        if overview is not None:
+            served.add(overview.get("model", ""))
+            yield from _engine_parts(name, overview, world.now())
+    if served and settings.DEFAULT_MODEL not in served:
+        models = " or ".join(sorted(served))
+        mend = f"set MARLAAS_MODEL={models} for the portal too"
+        yield warn("engine", "another_model", f"serves {models}, new jobs ask for {settings.DEFAULT_MODEL}", mend)
+
+
+def _named(name: str) -> str:
+    """What a finding about this engine begins with; "" where there is but one."""
+    return f"{gateway.title(name)}: " if len(gateway.names()) > 1 else ""
+
+
+def _reached(name: str) -> Generator[Finding, None, dict[str, Any] | None]:
+    """Its overview, or the reason why there is none."""
+    of, where = _named(name), f"MARLAAS_ENGINES ({name}={gateway.url(name)})" if name else f"MARLAAS_ENGINE_URL ({gateway.url(name)})"
     try:
-        health = gateway.engine().health()
+        health = gateway.engine(name).health()
     except gateway.EngineDown as error:
-        yield bad("engine", "engine_away", _short(error), f"start it, or correct MARLAAS_ENGINE_URL ({settings.ENGINE_URL})")
-        return
+        yield bad("engine", "engine_away", of + _short(error), f"start it, or correct {where}")
+        return None
     if not health.get("ok"):
         stage = health.get("stage", "")
-        yield bad("engine", "engine_not_ready", f"is not ready: {stage}", "wait, or read engine-launcher.log and engine-manager.log")
-        return
+        yield bad("engine", "engine_not_ready", f"{of}is not ready: {stage}", "wait, or read engine-launcher.log and engine-manager.log")
+        return None
     try:
-        overview = gateway.engine().overview()
+        overview = gateway.engine(name).overview()
     except gateway.EngineDown as error:
         if " 401" in str(error):
             mend = "give portal and engine the same MARLAAS_ENGINE_SECRET"
-            yield bad("engine", "wrong_secret", "refuses this portal's secret", mend)
+            yield bad("engine", "wrong_secret", f"{of}refuses this portal's secret", mend)
         else:
-            yield bad("engine", "engine_away", _short(error), "read engine-manager.log")
-        return
+            yield bad("engine", "engine_away", of + _short(error), "read engine-manager.log")
+        return None
     except gateway.EngineRefused as error:
-        yield bad("engine", "engine_too_old", f"does not know what this portal asks: {_short(error)}", "run the same release on both sides")
-        return
-    yield ok("engine", f"{overview.get('model', '')} is ready, manager {overview.get('epoch', '?')}")
-    yield from _engine_parts(overview, world.now())
+        yield bad(
+            "engine", "engine_too_old", f"{of}does not know what this portal asks: {_short(error)}", "run the same release on both sides"
+        )
+        return None
+    yield ok("engine", f"{of}{overview.get('model', '')} is ready, manager {overview.get('epoch', '?')}")
+    return overview
 
 
-def _engine_parts(overview: dict[str, Any], now: datetime) -> Iterator[Finding]:
+def _engine_parts(name: str, overview: dict[str, Any], now: datetime) -> Iterator[Finding]:
+    of = _named(name)
     tier = overview.get("sandbox", {}).get("tier", "")
     if tier in _TIERS:
-        yield ok("sandbox", f"{tier} holds tenants' code")
+        yield ok("sandbox", f"{of}{tier} holds tenants' code")
     else:
         mend = "run the engine on a kernel with Landlock, outside of containers that forbid seccomp; reasons: GET /status"
         say = bad if settings.ENV.production or tier != "weak" else warn
-        yield say("sandbox", "sandbox_weak", f"is {tier or 'unknown'}: Python rewards are not safe or do not run", mend)
+        yield say("sandbox", "sandbox_weak", f"{of}is {tier or 'unknown'}: Python rewards are not safe or do not run", mend)
     apart = abs((now - datetime.fromisoformat(overview["at"])).total_seconds()) if "at" in overview else 0.0
     if apart > CLOCK_SECONDS:
         yield bad(
-            "clock", "clocks_apart", f"the engine's is {apart:.0f} s from this one", "run chrony or systemd-timesyncd on both machines"
+            "clock", "clocks_apart", f"{of}the engine's is {apart:.0f} s from this one", "run chrony or systemd-timesyncd on both machines"
         )
     else:
         yield ok("clock", "agrees with the engine's")
     if overview.get("admission", "open") != "open":
-        yield warn("engine", "admission_closed", f"admits nobody: {overview['admission']}", "open admission on /console/")
+        yield warn("engine", "admission_closed", f"{of}admits nobody: {overview['admission']}", "open admission on /console/")
     if dead := [worker["name"] for worker in overview.get("workers", []) if not worker["alive"]]:
-        yield bad("engine", "worker_down", f"{', '.join(dead)} is down", "read its log engine-*.log; it is started again by itself")
-    if overview.get("model") and overview["model"] != settings.DEFAULT_MODEL:
-        mend = f"set MARLAAS_MODEL={overview['model']} for the portal too"
-        yield warn("engine", "another_model", f"serves {overview['model']}, new jobs ask for {settings.DEFAULT_MODEL}", mend)
+        yield bad("engine", "worker_down", f"{of}{', '.join(dead)} is down", "read its log engine-*.log; it is started again by itself")
 
 
 def storage(world: World) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What base models there are, as the engine last said it: fresh when it answers, remembered when it is down."""
+"""What base models there are, as their engines last said it: fresh when they answer, remembered when one is down."""
 
 from __future__ import annotations
 
@@ -16,21 +16,34 @@ FRESH_FOR = timedelta(seconds=30)
 
 
 def known_models(now: datetime) -> list[ModelInfo]:
-    """Every model the door accepts. Asks the engine when the memory is older than ``FRESH_FOR``; empty only if it never answered."""
-    rows = list(EngineModel.objects.order_by("name"))
-    if not rows or min(row.updated_at for row in rows) < now - FRESH_FOR:
-        rows = refresh(now) or rows
+    """Every model the door accepts. Asks the engines whose memory is older than ``FRESH_FOR``; empty only if none ever answered."""
+    rows = _remembered()
+    heard = {name: min((row.updated_at for row in rows if row.served_by == name), default=None) for name in gateway.names()}
+    stale = [name for name, at in heard.items() if at is None or at < now - FRESH_FOR]
+    if any([refresh(now, name) for name in stale]):  # a list: every one of them is to be asked
+        rows = _remembered()
     return [ModelInfo.model_validate(row.info) for row in rows]
 
 
-def refresh(now: datetime) -> list[EngineModel]:
-    """Ask the engine and remember; an empty list when it does not answer."""
+def refresh(now: datetime, engine: str = "") -> list[EngineModel]:
+    """Ask this engine and remember what it serves; an empty list when it does not answer.
+
+    What two engines serve stays with the one that is configured first: a model has one engine.
+    """
     try:
-        infos = [ModelInfo.model_validate(raw) for raw in gateway.engine().models()]
+        infos = [ModelInfo.model_validate(raw) for raw in gateway.engine(engine).models()]
     except (gateway.EngineDown, gateway.EngineRefused, ValidationError) as error:
-        log.info("models_not_refreshed", reason=str(error))
+        log.info("models_not_refreshed", engine=engine, reason=str(error))
         return []
-    for info in infos:
-        EngineModel.objects.update_or_create(name=info.name, defaults={"info": info.model_dump(mode="json"), "updated_at": now})
-    EngineModel.objects.exclude(name__in=[info.name for info in infos]).delete()
-    return list(EngineModel.objects.order_by("name"))
+    before = gateway.names()[: gateway.names().index(engine)]
+    taken = set(EngineModel.objects.filter(served_by__in=before).values_list("name", flat=True))
+    mine = [info for info in infos if info.name not in taken]
+    for info in mine:
+        told = {"info": info.model_dump(mode="json"), "served_by": engine, "updated_at": now}
+        EngineModel.objects.update_or_create(name=info.name, defaults=told)
+    EngineModel.objects.filter(served_by=engine).exclude(name__in=[info.name for info in mine]).delete()
+    return list(EngineModel.objects.filter(served_by=engine).order_by("name"))
+
+
+def _remembered() -> list[EngineModel]:
+    return list(EngineModel.objects.filter(served_by__in=gateway.names()).order_by("name"))

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from portal import gateway
 from portal.errors import Conflict, Invalid
-from portal.jobs import evaluation, series
+from portal.jobs import engines, evaluation, series
 from portal.jobs.models import Checkpoint, Job
 from tenants import audit
 from tenants.access import require
@@ -81,7 +81,7 @@ def delete(tenant: Tenant, user: User, job: Job, version: int, typed: str) -> No
     _typed(typed, f"v{version}")
     if version in _kept(job):
         raise Conflict([("version", f"version {version} is kept; let go of it first")])
-    _ask(lambda: gateway.engine().delete_version(job.public_id, version), "version")
+    _ask(lambda: engines.of(job).delete_version(job.public_id, version), "version")
     audit.record(tenant, user, "checkpoint.deleted", job, version=version)
 
 
@@ -91,7 +91,7 @@ def delete_all(tenant: Tenant, user: User, job: Job, typed: str) -> None:
     _typed(typed, job.name)
     if kept := sorted(_kept(job)):
         raise Conflict([("version", f"version {kept[0]} is kept; let go of it first")])
-    _ask(lambda: gateway.engine().delete(job.public_id), "job")
+    _ask(lambda: engines.of(job).delete(job.public_id), "job")
     audit.record(tenant, user, "checkpoint.deleted", job, version="all")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import structlog
 from django.db import transaction
+from django.db.models import Q
 
 from portal import gateway
 from portal.jobs import lifecycle
@@ -109,23 +110,24 @@ def _is_open(line: Mapping[str, Any]) -> bool:
     return line["state"] not in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
-def survey(status: Status) -> tuple[list[Finding], bool]:
-    """(what differs, whether the journal went back behind what is stored), from the rows as they are."""
+def survey(status: Status, name: str = "") -> tuple[list[Finding], bool]:
+    """(what differs, whether the journal went back behind what is stored), from the rows as they are. ``name``: the engine's."""
     cursor = EngineCursor.objects.filter(engine=status.engine).first() or EngineCursor()
     # Within one epoch the journal only grows, so only what an older epoch told can be missing from it.
     went_back = cursor.epoch < status.epoch and cursor.offset > status.began
     submitted = JobSubmission.objects.filter(answered_at__isnull=False).values_list("job_id", flat=True)
     taken = set(submitted.filter(job__state=State.SUBMITTED))
-    jobs = Job.objects.filter(engine__in=("", status.engine)).values_list("pk", "public_id", "state", "last_seq")
+    mine = Q(engine="") & (Q(submission__sent_to=name) | Q(submission__sent_to=None)) | Q(engine=status.engine)
+    jobs = Job.objects.filter(mine).values_list("pk", "public_id", "state", "last_seq")
     rows = [Row(job=job, state=state, last_seq=seq, taken=pk in taken) for pk, job, state, seq in jobs]
     return look(rows, status, went_back=went_back), went_back
 
 
-def mend(status: Status, now: datetime) -> Found:
+def mend(status: Status, now: datetime, name: str = "") -> Found:
     """Compare and set right; all of it or nothing. Twice is once. Raises ``gateway.EngineDown``."""
-    cancel([finding.job for finding in survey(status)[0] if finding.kind == "stop"])  # before it is forgotten why
+    cancel([finding.job for finding in survey(status, name)[0] if finding.kind == "stop"], name)  # before it is forgotten why
     with transaction.atomic():
-        findings, went_back = survey(status)
+        findings, went_back = survey(status, name)
         found = Found(findings=findings, moved=went_back)
         jobs = {job.public_id: job for job in Job.objects.select_for_update().filter(public_id__in=[f.job for f in findings])}
         for finding in findings:
@@ -148,10 +150,10 @@ def _set_right(kind: Kind, job: Job, status: Status, now: datetime) -> None:
         lifecycle.rewind(job, status.jobs[job.public_id]["began_seq"])
 
 
-def cancel(jobs: Iterable[str]) -> None:
-    """End them in the engine. One that has ended there meanwhile is no error."""
+def cancel(jobs: Iterable[str], name: str = "") -> None:
+    """End them in this engine. One that has ended there meanwhile is no error."""
     for job in jobs:
         try:
-            gateway.engine().command(job, "cancel", "its tenant has ended it, or does not have it")
+            gateway.engine(name).command(job, "cancel", "its tenant has ended it, or does not have it")
         except gateway.EngineRefused as refused:
             log.info("cancel_refused", job=job, status=refused.status, reason=str(refused))

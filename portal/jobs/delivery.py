@@ -8,7 +8,7 @@ import structlog
 from django.db.models import F, Q
 
 from portal import gateway
-from portal.jobs import lifecycle
+from portal.jobs import engines, lifecycle
 from portal.jobs.announce import announce
 from portal.jobs.models import OPEN_STATES, JobCommand, JobSubmission, State
 
@@ -82,7 +82,7 @@ def _send(row: JobSubmission | JobCommand, now: datetime, call) -> bool:
 def _submit(submission: JobSubmission, now: datetime) -> str:
     job = submission.job
     try:
-        gateway.engine().submit(job.public_id, submission.body)
+        gateway.engine(engines.send_to(submission)).submit(job.public_id, submission.body)
     except gateway.EngineRefused as refused:
         log.error("submission_refused", job=job.public_id, status=refused.status, problems=refused.problems, reason=str(refused))
         if job.state == State.SUBMITTED:
@@ -98,7 +98,7 @@ def _command(command: JobCommand, now: datetime) -> str:
     if job.state not in OPEN_STATES:
         return "the job had ended before"
     try:
-        gateway.engine().command(job.public_id, command.kind, command.reason)
+        engines.of(job).command(job.public_id, command.kind, command.reason)
     except gateway.EngineRefused as refused:
         log.warning("command_refused", job=job.public_id, command=command.kind, status=refused.status, reason=str(refused))
         return str(refused)

@@ -18,7 +18,7 @@ from portal.billing import budgets, quotas
 from portal.billing.budgets import Budget
 from portal.datasets.models import Dataset
 from portal.errors import Conflict, Invalid
-from portal.jobs import catalog, corpus, warm_start
+from portal.jobs import catalog, corpus, engines, warm_start
 from portal.names import clean_name
 from portal.rewards import templates
 from portal.rewards.models import Reward
@@ -72,7 +72,7 @@ def ask_engine(spec: JobSpec) -> None:
     An engine that does not answer now is no reason to refuse: it looks again when the job reaches it.
     """
     try:
-        problems = gateway.engine().estimate(spec.model_dump(mode="json")).get("problems", [])
+        problems = engines.serving(spec.base_model).estimate(spec.model_dump(mode="json")).get("problems", [])
     except gateway.EngineDown as error:
         log.info("door_without_engine", reason=str(error))
         return

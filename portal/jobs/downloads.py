@@ -10,6 +10,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, StreamingHttpResponse
 
 from portal import gateway
+from portal.jobs import engines
 from portal.jobs.models import Job
 
 CHUNK_BYTES = 64 * 1024
@@ -22,7 +23,7 @@ def adapter_response(request: HttpRequest, job: Job, version: str) -> StreamingH
     """
     stack = ExitStack()
     try:
-        answer = stack.enter_context(gateway.engine().adapter(job.public_id, version))
+        answer = stack.enter_context(engines.of(job).adapter(job.public_id, version))
     except gateway.EngineRefused as refused:
         raise Http404(str(refused)) from refused
     chunks = answer.iter_bytes(CHUNK_BYTES)

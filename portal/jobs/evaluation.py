@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from portal import gateway
+from portal.jobs import engines
 from portal.jobs.models import Job
 
 CHANGES = ("win", "loss", "tie", "invalid")
@@ -53,4 +53,4 @@ def findings(job: Job, *, until_seq: int | None = None) -> dict[str, list[dict[s
 
 def rows(job: Job, version: str, *, against: int = 0, change: str = "", offset: int = 0, limit: int = 100) -> dict[str, Any]:
     """A page of an evaluation's rows beside those of ``against``. Raises ``gateway.EngineDown`` and ``gateway.EngineRefused``."""
-    return gateway.engine().evaluation(job.public_id, version, against=against, change=change, offset=offset, limit=limit)
+    return engines.of(job).evaluation(job.public_id, version, against=against, change=change, offset=offset, limit=limit)

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from asgiref.sync import sync_to_async
 from django.db import OperationalError, close_old_connections, transaction
+from django.db.models import Q
 from django.utils import timezone
 from pydantic import ValidationError
 
@@ -70,6 +71,7 @@ class Ingester:
     """``announce(group, seq)`` is awaited after each commit and must not raise; ``clock`` gives now."""
 
     gateway: AsyncGateway
+    name: str = ""  # of the engine that ``gateway`` leads to
     announce: Callable[[str, int], Awaitable[None]]
     clock: Callable[[], datetime] = timezone.now
     wait_seconds: float = WAIT_SECONDS
@@ -97,11 +99,11 @@ class Ingester:
 
     async def pull(self) -> int:
         """One long poll and the storing of its answer; the number of new events."""
-        cursor = await sync_to_async(current_cursor)()
+        cursor = await sync_to_async(current_cursor)(self.name)
         answer = await self.gateway.events(cursor.offset, self.wait_seconds, PAGE)
         page = Page.parse(answer)
         if page.engine != cursor.engine:
-            for group, seq in (await sync_to_async(change_engine)(page.engine, page.epoch, self.clock())).items():
+            for group, seq in (await sync_to_async(change_engine)(page.engine, page.epoch, self.clock(), self.name)).items():
                 await self.announce(group, seq)
             return 0  # the answer was to another journal's cursor
         if (page.engine, page.epoch) != self._compared and await self._compare(page.engine, page.epoch):
@@ -129,7 +131,7 @@ class Ingester:
             log.warning("engine_not_compared", reason=str(error))
             self._compared = (engine, epoch)
             return False
-        found = await sync_to_async(compare.mend)(status, self.clock())
+        found = await sync_to_async(compare.mend)(status, self.clock(), self.name)
         for group, seq in found.announce.items():
             await self.announce(group, seq)
         self._compared = (status.engine, status.epoch)
@@ -140,28 +142,33 @@ class Ingester:
         self.failures += 1
         metrics.ingest_failures.labels(event).inc()
         if self.failures in (1, 10, 100):
-            log.warning(event, reason=str(error), failures=self.failures, next_try_seconds=seconds)
+            log.warning(event, engine=self.name, reason=str(error), failures=self.failures, next_try_seconds=seconds)
         await asyncio.sleep(seconds)
 
 
-def current_cursor() -> EngineCursor:
-    """The cursor of the engine that answered last; an empty one before any has."""
-    return EngineCursor.objects.filter(current=True).first() or EngineCursor()
+def current_cursor(name: str = "") -> EngineCursor:
+    """The cursor of the journal that answered last under this engine's name; an empty one before any has."""
+    return EngineCursor.objects.filter(current=True, name=name).first() or EngineCursor()
 
 
-def change_engine(engine: str, epoch: int, now: datetime) -> dict[str, int]:
-    """Another journal answers: its cursor (at 0 when it is new) becomes the current one, and open jobs of the old one end."""
+def change_engine(engine: str, epoch: int, now: datetime, name: str = "") -> dict[str, int]:
+    """Another journal answers under ``name``: its cursor (at 0 when it is new) becomes current, and open jobs of the old one end.
+
+    A journal that is known under another name has moved there with its jobs.
+    """
     with transaction.atomic():
-        EngineCursor.objects.exclude(engine=engine).update(current=False)
-        EngineCursor.objects.update_or_create(engine=engine, defaults={"current": True, "epoch": epoch, "updated_at": now})
-        lost = list(Job.objects.select_for_update().filter(state__in=OPEN_STATES).exclude(engine__in=("", engine)))
+        EngineCursor.objects.filter(name=name).exclude(engine=engine).update(current=False)
+        EngineCursor.objects.update_or_create(engine=engine, defaults={"name": name, "current": True, "epoch": epoch, "updated_at": now})
+        gone = EngineCursor.objects.filter(name=name, current=False).values("engine")
+        lost = list(Job.objects.select_for_update().filter(state__in=OPEN_STATES, engine__in=gone))
         for job in lost:
             lifecycle.orphan(job, now)
             log.error("job_orphaned", job=job.public_id, engine=job.engine, new_engine=engine)
         # Sent to the old engine, but not heard of from there: the sweeper sends them again, which is idempotent.
-        JobSubmission.objects.filter(job__state=State.SUBMITTED).update(answered_at=None)
+        submitted = JobSubmission.objects.filter(Q(sent_to=name) | Q(sent_to=None), job__state=State.SUBMITTED)
+        submitted.update(answered_at=None)
     log.warning("engine_changed", engine=engine, epoch=epoch)
-    catalog.refresh(now)
+    catalog.refresh(now, name)
     return {job.group: job.last_seq for job in lost}
 
 

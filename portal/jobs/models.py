@@ -90,6 +90,9 @@ class JobSubmission(models.Model):
     last_error = models.CharField(max_length=500, blank=True)
     answered_at = models.DateTimeField(null=True, blank=True, help_text="When the engine took it or refused it.")
     leased_until = models.DateTimeField(null=True, blank=True, help_text="Until when one carrier sends for this job alone.")
+    sent_to = models.CharField(
+        max_length=31, null=True, blank=True, help_text="The engine chosen at the first sending; empty: the first one."
+    )
 
     class Meta:
         constraints = (
@@ -186,18 +189,23 @@ class StepChunk(models.Model):
 
 
 class EngineCursor(models.Model):
-    """How far an engine's journal has been read. One row per journal: a fresh engine is read from its beginning."""
+    """How far an engine's journal has been read. One row per journal: a fresh engine is read from its beginning.
+
+    ``engine`` is the journal's own id, ``name`` what the engine is called in MARLAAS_ENGINES ("" for the one at MARLAAS_ENGINE_URL).
+    """
 
     engine = models.CharField(max_length=64, unique=True)
+    name = models.CharField(max_length=31, blank=True, default="", db_default="")
     epoch = models.PositiveIntegerField(default=0)
     offset = models.PositiveBigIntegerField(default=0)
-    current = models.BooleanField(default=False, help_text="The engine that answered last.")
+    current = models.BooleanField(default=False, help_text="The journal that answered last under this name.")
     updated_at = models.DateTimeField(default=timezone.now)
 
 
 class EngineModel(models.Model):
-    """The last known answer of the engine about one base model, so that the door works while the engine is down."""
+    """The last known answer of an engine about one base model, so that the door works while the engine is down."""
 
     name = models.CharField(max_length=200, unique=True)
+    served_by = models.CharField(max_length=31, blank=True, default="", db_default="")
     info = models.JSONField()
     updated_at = models.DateTimeField(default=timezone.now)

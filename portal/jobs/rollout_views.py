@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from portal import gateway
-from portal.jobs import rollouts
+from portal.jobs import engines, rollouts
 from portal.jobs.models import Job
 from portal.pages.access import tenant_page
 from portal.query import whole
@@ -42,7 +42,7 @@ def one(request: HttpRequest, public_id: str, version: int, row: int, sample: in
     job = _job(request, public_id)
     try:
         group = rollouts.one(job, version, row, sample)
-        versions = gateway.engine().row_versions(job.public_id, row) if group else []
+        versions = engines.of(job).row_versions(job.public_id, row) if group else []
     except gateway.EngineDown:
         return render(request, "jobs/completion.html", {"job": job, "away": True}, status=503)
     except gateway.EngineRefused as error:
@@ -60,7 +60,7 @@ def compare(request: HttpRequest, public_id: str, row: int) -> HttpResponse:
     """``?a=`` and ``?b=``: the two versions; by default the first and the last that this prompt was sampled from."""
     job = _job(request, public_id)
     try:
-        versions = gateway.engine().row_versions(job.public_id, row)
+        versions = engines.of(job).row_versions(job.public_id, row)
         if not versions:
             raise Http404
         before, after = whole(request, "a", versions[0]), whole(request, "b", versions[-1])

@@ -10,9 +10,8 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
-from portal import gateway
 from portal.datasets.tokenizer_files import NoTokenizer
-from portal.jobs import token_text
+from portal.jobs import engines, token_text
 from portal.jobs.models import Job
 from portal.query import decimal, text, whole
 
@@ -80,7 +79,7 @@ def page(job: Job, wanted: Filter) -> dict[str, Any]:
     asked = {name: value for name, value in asdict(wanted).items() if name not in ("page", "colour", "every")}
     offset = 0 if wanted.every else (wanted.page - 1) * GROUPS_PER_PAGE
     more = {"offset": offset, "limit": GROUPS_PER_PAGE, "tokens": bool(wanted.colour), "every": wanted.every}
-    found = gateway.engine().groups(job.public_id, **asked, **more)
+    found = engines.of(job).groups(job.public_id, **asked, **more)
     for group in found["groups"]:
         group.setdefault("version", found.get("version"))
         _dress(job, group, wanted.colour)
@@ -89,7 +88,7 @@ def page(job: Job, wanted: Filter) -> dict[str, Any]:
 
 def one(job: Job, version: int, row: int, sample: int) -> dict[str, Any] | None:
     """The group of a single completion, which is ``group["one"]``; None where there is none."""
-    found = gateway.engine().groups(job.public_id, version=version, row=row, sample=sample, tokens=True, limit=1)
+    found = engines.of(job).groups(job.public_id, version=version, row=row, sample=sample, tokens=True, limit=1)
     for group in found["groups"]:
         group |= {"version": found["version"], "attempt": found["attempt"]}
         _dress(job, group, token_text.BY_PROBABILITY)
@@ -118,7 +117,7 @@ def diff(before: str, after: str) -> list[tuple[str, str]]:
 
 
 def _group(job: Job, row: int, version: int) -> dict[str, Any] | None:
-    groups = gateway.engine().groups(job.public_id, version=version, row=row, limit=1)["groups"]
+    groups = engines.of(job).groups(job.public_id, version=version, row=row, limit=1)["groups"]
     for group in groups:
         group["version"] = version
         _dress(job, group, "")

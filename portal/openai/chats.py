@@ -23,6 +23,7 @@ from portal.billing import spending
 from portal.billing.ledger import Line
 from portal.billing.models import Kind, SourceType
 from portal.billing.spending import Spender
+from portal.jobs import engines
 from portal.openai import names
 from portal.openai.chat_request import ChatRequest
 from portal.openai.models import Chat
@@ -49,6 +50,7 @@ class Asked:
     """A chat that may begin."""
 
     chat: Chat
+    engine: str  # the configured name of who answers
     model: str
     request: ChatRequest
 
@@ -68,7 +70,8 @@ def ask(tenant: Tenant, user: User, request: ChatRequest, now: datetime) -> Aske
             tenant=tenant, base_model=served.info.name, job=served.job, version=served.version, asked_by=user, created_at=now
         )
         spending.hold(_spender(chat), _most(served, request), now, lasts=LASTS)
-    return Asked(chat=chat, model=served.name, request=request)
+    engine = engines.name_of(served.job) if served.job else engines.name_for(served.info.name)
+    return Asked(chat=chat, engine=engine, model=served.name, request=request)
 
 
 class Answer:
@@ -80,7 +83,7 @@ class Answer:
         self.spent = Spent()
 
     async def __aenter__(self) -> Answer:
-        engine = gateway.async_engine()
+        engine = gateway.async_engine(self._asked.engine)
         self._stack.push_async_callback(engine.close)
         try:
             self._lines = await self._stack.enter_async_context(engine.generate(self._asked.order))

@@ -13,7 +13,7 @@ from portal.billing import meter, spending, worst
 from portal.billing.models import SourceType
 from portal.billing.spending import Spender
 from portal.errors import Conflict, Invalid
-from portal.jobs import door
+from portal.jobs import door, engines
 from portal.rewards.models import Reward
 from portal.rewards.probe_models import DEADLINE, OPEN_STATES, Probe, probe_id
 from tenants.access import require
@@ -81,7 +81,7 @@ def cancel_probe(tenant: Tenant, user: User, probe: Probe, now: datetime) -> Pro
         return probe
     used: dict[str, Any] = {}
     try:
-        used = gateway.engine().cancel_probe(probe.public_id).get("used") or {}
+        used = _engine(probe).cancel_probe(probe.public_id).get("used") or {}
     except (gateway.EngineDown, gateway.EngineRefused) as error:
         log.info("probe_not_cancelled", probe=probe.public_id, reason=str(error))
     _end(probe, now, State.CANCELLED, used=used)
@@ -135,10 +135,14 @@ def _rows(value: Any) -> tuple[int, list[tuple[str, str]]]:
     return USUAL_ROWS, [("rows", f"a whole number from 1 to {MAX_ROWS}")]
 
 
+def _engine(probe: Probe) -> gateway.Gateway:
+    return engines.serving(probe.body["spec"]["base_model"])
+
+
 def _asked(probe: Probe) -> dict[str, Any]:
     """The engine's first answer. Raises ``Invalid`` for its refusal."""
     try:
-        return gateway.engine().probe(probe.public_id, probe.body)
+        return _engine(probe).probe(probe.public_id, probe.body)
     except gateway.EngineRefused as refused:
         problems = [(field.removeprefix("spec."), message) for field, message in refused.problems] or [("probe", str(refused))]
         raise (Conflict if refused.status == 409 else Invalid)(problems) from refused
@@ -146,11 +150,11 @@ def _asked(probe: Probe) -> dict[str, Any]:
 
 def _state_of(probe: Probe) -> dict[str, Any]:
     try:
-        return gateway.engine().probe_state(probe.public_id)
+        return _engine(probe).probe_state(probe.public_id)
     except gateway.EngineRefused as refused:
         if refused.status != 404:
             raise
-        return gateway.engine().probe(probe.public_id, probe.body)
+        return _engine(probe).probe(probe.public_id, probe.body)
 
 
 def _take(probe: Probe, answer: dict[str, Any], now: datetime) -> None:

@@ -22,7 +22,7 @@ async function ask() {
   asking?.abort();
   const mine = (asking = new AbortController());
   try {
-    const response = await fetch(`${page.live}?zoom=${zoom}`, { headers: { Accept: "application/json" }, signal: mine.signal });
+    const response = await fetch(`${page.live}?engine=${encodeURIComponent(page.engine)}&zoom=${zoom}`, { headers: { Accept: "application/json" }, signal: mine.signal });
     if (response.status === 401) return tell("bad", "you are signed out");
     if (!response.ok) throw new Error(`the server answered ${response.status}`);
     draw(await response.json());

@@ -147,3 +147,10 @@ def test_a_command_typed_beside_a_supervisor_finds_its_engine(monkeypatch: pytes
         assert env.load().engine_url == url
     note.write_text('{"engine_url": "http://127.0.0.1:9001"}')
     assert load(monkeypatch, MARLAAS_ENGINE_URL="http://gpu:8801").engine_url == "http://gpu:8801"
+
+
+def test_further_engines_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load(monkeypatch, MARLAAS_ENGINES="qwen=http://10.0.0.2:8801/ llama=https://10.0.0.3:8801")
+    assert loaded.engines == {"qwen": "http://10.0.0.2:8801", "llama": "https://10.0.0.3:8801"}
+    for bad in ("qwen", "Qwen=http://a", "main=http://a", "a=http://b a=http://c", "qwen=ftp://a"):
+        assert "MARLAAS_ENGINES" in refusal(monkeypatch, MARLAAS_ENGINES=bad)

@@ -86,7 +86,7 @@ def test_the_database_says_what_waits(told: str) -> None:
 
 def test_a_scrape_answers_while_the_engine_is_down(world: World, engine: FakeEngine) -> None:
     engine.down = True
-    assert b"marlaas_engine_answers 0.0" in metrics_state.exposition(NOW)
+    assert b'marlaas_engine_answers{engine="main"} 0.0' in metrics_state.exposition(NOW)
 
 
 def test_every_alert_asks_for_figures_that_exist(told: str) -> None:

@@ -30,13 +30,16 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _compare(self, mend: bool, cancel_strangers: bool) -> int:
-        """The number of differences that stay."""
-        status = compare.Status.parse(gateway.engine().status())
-        found = compare.mend(status, timezone.now()).findings if mend else compare.survey(status)[0]
+        """The number of differences that stay, with all engines."""
+        return sum(self._compare_one(name, mend, cancel_strangers) for name in gateway.names())
+
+    def _compare_one(self, name: str, mend: bool, cancel_strangers: bool) -> int:
+        status = compare.Status.parse(gateway.engine(name).status())
+        found = compare.mend(status, timezone.now(), name).findings if mend else compare.survey(status, name)[0]
         strangers = [finding.job for finding in found if finding.kind == "stranger"]
         for finding in found:
             self.stdout.write(str(finding))
-        self.stdout.write(f"{len(status.jobs)} jobs in the engine, {len(found)} differences")
+        self.stdout.write(f"{len(status.jobs)} jobs in the engine{name and f' {name}'}, {len(found)} differences")
         if cancel_strangers:
-            compare.cancel(strangers)
+            compare.cancel(strangers, name)
         return len(found) - (len(found) - len(strangers) if mend else 0) - (len(strangers) if cancel_strangers else 0)

@@ -8,8 +8,7 @@ import structlog
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from portal import metrics
-from portal.gateway import async_engine
+from portal import gateway, metrics
 from portal.jobs.announce import announce_group
 from portal.jobs.ingest import Ingester
 
@@ -17,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class Command(BaseCommand):
-    help = "Pull the engine's events into the database and wake the live pages. One process; SIGTERM ends it after the page in hand."
+    help = "Pull the engines' events into the database and wake the live pages. One process; SIGTERM ends it after the page in hand."
 
     def handle(self, **_: Any) -> None:
         if settings.ENV.metrics_port:
@@ -26,8 +25,10 @@ class Command(BaseCommand):
 
 
 async def _serve() -> None:
-    gateway = async_engine()
-    task = asyncio.create_task(Ingester(gateway=gateway, announce=announce_group).run())
+    doors = {name: gateway.async_engine(name) for name in gateway.names()}
+    task = asyncio.ensure_future(
+        asyncio.gather(*(Ingester(gateway=door, name=name, announce=announce_group).run() for name, door in doors.items()))
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
@@ -37,4 +38,4 @@ async def _serve() -> None:
     except asyncio.CancelledError:
         log.info("ingester_stopped")
     finally:
-        await gateway.close()
+        await asyncio.gather(*(door.close() for door in doors.values()))
