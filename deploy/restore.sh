@@ -3,7 +3,8 @@
 # Stop everything first; it refuses otherwise. It also refuses where something lies already; --replace moves that to
 # <state>/replaced-<UTC time>/, of PostgreSQL a dump, and deletes nothing. Then start: the engine continues from its journal, and the portal
 # compares itself with the engine (python manage.py compare_engine says what it found).
-# Environment: as for backup.sh; the role must own the database's tables.
+# Environment: as for backup.sh. A superuser gives everything to the roles that owned it, where they exist (deploy/roles.sql makes them on
+# a new server); any other role must own the database's tables, and owns them afterwards.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 077
@@ -26,6 +27,19 @@ else
 fi
 
 ask() { psql --no-psqlrc --quiet --tuples-only --no-align --command "$1" "$database"; }
+
+ownership() { # what pg_restore is told of the owners that the dump names
+  local roles
+  if [ "$(ask "select rolsuper from pg_roles where rolname = current_user")" = t ]; then
+    roles=$(ask "select rolname from pg_roles")
+    if pg_restore --list "$backup/database.dump" | awk '!/^;/ && NF { print $NF }' | sort -u | grep -Fxvq "$roles"; then
+      echo "Some roles that owned tables are not here; $(ask "select current_user") owns all of them now. Make them with deploy/roles.sql." >&2
+    else
+      return 0
+    fi
+  fi
+  echo --no-owner
+}
 
 refuse_while_it_runs() {
   local lock
@@ -67,7 +81,8 @@ if [ -z "$sqlite" ]; then
   {
     echo "drop schema if exists public cascade; create schema public; grant usage on schema public to public;"
     # A dump that breaks off, in the rows of a table too, must not be committed as far as it came.
-    pg_restore --no-owner --file - "$backup/database.dump" ||
+    # shellcheck disable=SC2046 -- no word where there is none
+    pg_restore $(ownership) --file - "$backup/database.dump" ||
       printf '%s\n' '' '\.' "do \$\$ begin raise exception 'the dump breaks off'; end \$\$;"
   } | psql --no-psqlrc --quiet --output /dev/null --single-transaction --variable ON_ERROR_STOP=1 "$database" ||
     die "Nothing was changed. Mend what PostgreSQL says and run this again."

@@ -9,7 +9,10 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 
+from portal import tracing
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+tracing.start("web")
 django_application = get_asgi_application()
 
 from portal.jobs.routing import websocket_urlpatterns  # noqa: E402 - models need the set-up above

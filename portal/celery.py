@@ -37,11 +37,20 @@ def _serve_metrics(**_: Any) -> None:
     metrics.serve(settings.ENV.metrics_port, settings.ENV.metrics_host)
 
 
+@signals.worker_process_init.connect
+def _trace(**_: Any) -> None:
+    from portal import tracing
+
+    tracing.start("worker")
+
+
 @signals.worker_process_shutdown.connect
 def _forget_process(pid: int, **_: Any) -> None:
     from prometheus_client import multiprocess
 
-    from portal import metrics
+    from portal import metrics, tracing
+
+    tracing.stop()
 
     if os.environ.get(metrics.MULTIPROCESS):
         multiprocess.mark_process_dead(pid)

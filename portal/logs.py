@@ -7,11 +7,14 @@ from typing import Any
 
 import structlog
 
+from portal import tracing
+
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
+    tracing.ids,
     structlog.processors.StackInfoRenderer(),
     structlog.processors.format_exc_info,
 ]

@@ -68,6 +68,17 @@ def test_an_empty_database_takes_a_backup_without_being_told_to_replace(made: Pa
     assert tell(fresh, "SELECT text FROM told") == [("before",)]
 
 
+def test_a_superuser_gives_the_tables_back_to_who_owned_them(made: Path, url: str, tmp_path: Path) -> None:
+    tell(url, "CREATE ROLE theirs", "ALTER TABLE told OWNER TO theirs", "DROP TABLE later")
+    made = Path(script("backup.sh", tmp_path / "var", url, tmp_path / "owned").stdout.strip())
+    assert script("restore.sh", tmp_path / "var", url, made, "--replace").returncode == 0
+    assert tell(url, "SELECT tableowner FROM pg_tables WHERE tablename = 'told'") == [("theirs",)]
+    tell(url, "DROP TABLE told", "DROP ROLE theirs")
+    done = script("restore.sh", tmp_path / "var", url, made, "--replace")
+    assert (done.returncode, "deploy/roles.sql" in done.stderr) == (0, True)
+    assert tell(url, "SELECT tableowner FROM pg_tables WHERE tablename = 'told'") == [("postgres",)]
+
+
 def test_a_restore_is_refused_while_somebody_is_connected(made: Path, url: str, tmp_path: Path) -> None:
     with psycopg.connect(url):
         refused = script("restore.sh", tmp_path / "var", url, made, "--replace")

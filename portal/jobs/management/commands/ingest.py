@@ -8,7 +8,7 @@ import structlog
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from portal import gateway, metrics
+from portal import gateway, metrics, tracing
 from portal.jobs.announce import announce_group
 from portal.jobs.ingest import Ingester
 
@@ -21,7 +21,11 @@ class Command(BaseCommand):
     def handle(self, **_: Any) -> None:
         if settings.ENV.metrics_port:
             metrics.serve(settings.ENV.metrics_port, settings.ENV.metrics_host)
-        asyncio.run(_serve())
+        tracing.start("ingester")
+        try:
+            asyncio.run(_serve())
+        finally:
+            tracing.stop()
 
 
 async def _serve() -> None:
