@@ -151,6 +151,16 @@ def test_jobs_run_over_both_nodes_and_go_on_when_one_is_lost(engine: TestEngine,
     assert engine.violations() == []
 
 
+@pytest.mark.soak
+def test_the_real_engine_s_jobs_outlive_a_node(second: SecondNode, tmp_path: Path) -> None:
+    many = {"rollout_replicas": 2, "train_ranks": 2, "train_spread": "spread", "rollout_cores": "", "train_cores": ""}
+    with running_engine(tmp_path, environment=cluster(), start_deadline_seconds=240, **many) as engine:
+        assert {nodes_of_actors()[f"{kind}-{n}"] for kind in ("rollout", "trainer") for n in (0, 1)} == {FIRST, SECOND}
+        views, died = lost_on(engine, second, "rollout")
+        assert died and whole(views)
+        assert engine.violations() == []
+
+
 def test_the_mark_of_a_node_decides_who_lies_there(second: SecondNode, tmp_path: Path) -> None:
     with running_engine(tmp_path, module=FAKES, environment=cluster(), rollout_nodes=MARK, rollout_cores="", train_cores="") as engine:
         placed = nodes_of_actors()
