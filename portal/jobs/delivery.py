@@ -10,7 +10,7 @@ from django.db.models import F, Q
 from portal import gateway
 from portal.jobs import engines, lifecycle
 from portal.jobs.announce import announce
-from portal.jobs.models import OPEN_STATES, JobCommand, JobSubmission, State
+from portal.jobs.models import OPEN_STATES, Job, JobCommand, JobSubmission, State
 
 log = structlog.get_logger(__name__)
 
@@ -33,14 +33,18 @@ def deliver(job_pk: int, now: datetime) -> bool:
 
 
 def sweep(now: datetime) -> int:
-    """Deliver whatever has been due for a while; stops at the first sign that the engine is down. Returns how many jobs were tried."""
+    """Deliver whatever has been due for a while. Returns how many jobs were tried: of an engine that is down, one each time."""
     old = now - LOST_AFTER
     due = set(JobSubmission.objects.filter(answered_at=None, created_at__lt=old).values_list("job_id", flat=True))
     due |= set(JobCommand.objects.filter(answered_at=None, requested_at__lt=old).values_list("job_id", flat=True))
-    for tried, job_pk in enumerate(sorted(due), start=1):
-        if not deliver(job_pk, now):
-            return tried
-    return len(due)
+    tried, away = 0, set()
+    for job in Job.objects.filter(pk__in=due).order_by("pk"):
+        if (engine := engines.name_of(job)) in away:
+            continue
+        tried += 1
+        if not deliver(job.pk, now):
+            away.add(engine)
+    return tried
 
 
 def _lease(job_pk: int, now: datetime) -> datetime | None:

@@ -89,10 +89,12 @@ def cancel_probe(tenant: Tenant, user: User, probe: Probe, now: datetime) -> Pro
 
 
 def sweep(now: datetime) -> None:
-    """Take in what nobody looks at, before the engine forgets it; stops at the first sign that the engine is down."""
+    """Take in what nobody looks at, before its engine forgets it; one that is down is asked once."""
+    away = set()
     for probe in Probe.objects.filter(state__in=OPEN_STATES).order_by("id")[:50]:
-        if not _refreshed(probe, now):
-            return
+        engine = engines.name_for(probe.body["spec"]["base_model"])
+        if engine not in away and not _refreshed(probe, now):
+            away.add(engine)
 
 
 def _begun(probe: Probe, now: datetime) -> Probe:

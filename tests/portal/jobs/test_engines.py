@@ -135,6 +135,17 @@ def test_an_engine_that_is_named_no_more_is_away_and_its_jobs_wait(world: World,
     assert "qwen is not configured any more" in JobSubmission.objects.get().last_error
 
 
+def test_an_engine_that_is_down_keeps_nobody_else_s_jobs_waiting(world: World, engine: FakeEngine, qwen: FakeEngine) -> None:
+    stuck, other = [world.job(base_model="qwen") for _ in range(2)], world.job()
+    qwen.down = True
+    JobSubmission.objects.update(created_at=NOW - timedelta(minutes=1))
+    assert delivery.sweep(NOW) == 2, "one of each engine"
+    assert list(engine.jobs) == [other.public_id]
+    qwen.down = False
+    delivery.sweep(NOW + 2 * delivery.LEASE)
+    assert list(qwen.jobs) == [job.public_id for job in stuck]
+
+
 def test_the_console_shows_each_engine_and_does_its_deeds_to_the_one_that_is_meant(
     world: World, engine: FakeEngine, qwen: FakeEngine
 ) -> None:
