@@ -129,8 +129,9 @@ async def _wait(engine: FakeEngine, player: Player, after: int, seconds: float) 
             return
 
 
-async def _serve(port: int, secret: str, speed: float, slots: int) -> None:
+async def _serve(port: int, secret: str, speed: float, slots: int, model: str) -> None:
     engine = FakeEngine(secret=secret, clock=lambda: datetime.now(UTC))
+    engine.models = [engine.models[0].model_copy(update={"name": model})]
     lab = Lab(lambda: GraderPool(sandbox=Sandbox(SandboxSettings(spares=1, max_workers=4))))
     config = uvicorn.Config(
         application(engine, Player(engine, speed=speed, slots=slots), lab),
@@ -151,5 +152,6 @@ def main() -> None:
     parser.add_argument("--secret", default="test-secret", help="what the portal has in MARLAAS_ENGINE_SECRET")
     parser.add_argument("--speed", type=float, default=1.0, help="2 plays twice as fast")
     parser.add_argument("--slots", type=int, default=2, help="jobs that run at once")
+    parser.add_argument("--model", default="tiny-math", help="what it says that it serves")
     given = parser.parse_args()
-    asyncio.run(_serve(given.port, given.secret, given.speed, given.slots))
+    asyncio.run(_serve(given.port, given.secret, given.speed, given.slots, given.model))
