@@ -264,7 +264,9 @@ def database(url: str) -> dict[str, Any]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": unquote(query.pop("host", "")) or unquote(parts.hostname or ""),
         "PORT": str(parts.port or ""),
-        # Under ASGI a connection per thread would never be reused; a pool is.
+        # Under ASGI a connection per thread would never be reused; a pool is. Each is looked at before it is used, since a database that
+        # was restarted has left dead ones there.
+        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {"pool": {"min_size": 1, "max_size": 20, "timeout": 10}, **{key: unquote(value) for key, value in query.items()}},
     }
 

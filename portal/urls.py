@@ -13,6 +13,8 @@ from portal.console.access import guard_records
 admin.site.login = secure_admin_login(admin.site.login)  # one login for all, with its second factor and rate limits
 guard_records(admin.site)  # before its paths are asked for below: they are wrapped as they are given out
 
+handler500 = "portal.faults.server_error"
+
 urlpatterns = [
     path("", include("portal.pages.page_urls")),
     path("datasets/", include(("portal.datasets.page_urls", "datasets"))),

@@ -19,6 +19,10 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
 DEADLINE_SECONDS = 150.0
 
 
+class Away(httpx.TransportError):
+    """The site says that it cannot answer now: to be asked again."""
+
+
 class Person:
     """Alice, by API token and by socket."""
 
@@ -37,7 +41,10 @@ class Person:
         return answer.json()["id"]
 
     def job(self, job: str) -> dict[str, Any]:
-        return self.http.get(f"/jobs/{job}/").json()
+        answer = self.http.get(f"/jobs/{job}/")
+        if answer.status_code == 503:
+            raise Away(answer.text)
+        return answer.json()
 
     def wait(self, job: str, reached: Any) -> dict[str, Any]:
         """The job as soon as ``reached(job)``; asks again every tenth of a second, up to the deadline."""
