@@ -1,7 +1,7 @@
 """What people and programs get when something of ours broke: a page or JSON, and whether it is worth to ask again.
 
-A database that restarts or cannot be reached is not a fault of the request: 503, with when to come again, and the page comes back by itself.
-Anything else is a 500, whose traceback Django has logged.
+A database that restarts or cannot be reached is not a fault of the request: 503, with when to come again, and the page comes back by
+itself. Anything else is a 500, whose traceback Django has logged.
 """
 
 from __future__ import annotations
