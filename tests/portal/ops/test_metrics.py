@@ -18,7 +18,23 @@ from tests.portal.world import NOW, World
 
 DEPLOY = Path("deploy")
 ALERTS = (DEPLOY / "alerts" / "marlaas.yaml").read_text()
-LABELS = {"method", "view", "status", "le", "kind", "why", "task", "outcome", "state", "what", "process", "phase", "counter", "tier"}
+LABELS = {
+    "engine",
+    "method",
+    "view",
+    "status",
+    "le",
+    "kind",
+    "why",
+    "task",
+    "outcome",
+    "state",
+    "what",
+    "process",
+    "phase",
+    "counter",
+    "tier",
+}
 ENGINE = {
     "jobs": [{"state": "running", "phase": "rollout", "version": 3}],
     "kv": {"reserved_bytes": 1, "budget_bytes": 2},

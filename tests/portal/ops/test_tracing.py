@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from portal import tracing
+from portal import gateway, tracing
 from tests.portal.world import World
 
 
@@ -21,13 +21,16 @@ def spans() -> Iterator[InMemorySpanExporter]:
     tracing.stop()
 
 
-def test_a_request_and_its_call_to_the_engine_are_one_trace(world: World, spans: InMemorySpanExporter) -> None:
+def test_a_request_and_its_call_to_the_engine_are_one_trace(world: World, spans: InMemorySpanExporter, settings: Any) -> None:
     job = world.job()
     spans.clear()
+    settings.ENGINE_URL, settings.ENGINE_TRANSPORT = "http://127.0.0.1:9", None  # nothing listens there, which is a call too
+    gateway.forget()
     answer = world.api(world.alice).get(f"/api/v1/jobs/{job.public_id}/rollouts/?version=0")
     request, *_ = [span for span in spans.get_finished_spans() if span.kind.name == "SERVER"]
     called = [span for span in spans.get_finished_spans() if span.kind.name == "CLIENT"]
     assert request.attributes["marlaas.request_id"] == answer["X-Request-Id"]
+    assert answer.status_code == 503
     assert {span.context.trace_id for span in called} == {request.context.trace_id}
     assert "Sums" not in str([dict(span.attributes) for span in spans.get_finished_spans()])
 
