@@ -21,12 +21,16 @@ class Gone(PortError):
     """The actor failed in its creation, or was removed: Ray will not start it again."""
 
 
+class Raised(PortError):
+    """The call ended in an exception that is no refusal: a bug, or a process group that lost a member."""
+
+
 class Overdue(PortError):
     """The call has not answered within its deadline. The process may be stuck."""
 
 
 async def answer(ref: Any, *, deadline_seconds: float | None, what: str) -> Any:
-    """The value of a Ray call (no deadline: None). Raises ``Died``, ``Gone``, ``Overdue`` or the actor's own ``PortError``."""
+    """The value of a Ray call (no deadline: None). Raises ``Died``, ``Gone``, ``Overdue``, ``Raised`` or the actor's own ``PortError``."""
     try:
         # Not asyncio.wait_for: before 3.12 it can swallow a cancellation that comes together with the answer.
         async with asyncio.timeout(deadline_seconds):
@@ -48,4 +52,4 @@ def _from_task(error: RayTaskError, what: str) -> PortError:
     if isinstance(cause, PortError):
         return cause
     logger.error("%s raised\n%s", what, error)
-    return PortError(f"{what}: {type(cause).__name__}: {cause}")
+    return Raised(f"{what}: {type(cause).__name__}: {cause}")

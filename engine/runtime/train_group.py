@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 from engine.ports import PortError, Snapshot, TrainRequest, TrainResult
-from engine.runtime.calls import Died, Overdue, answer
+from engine.runtime.calls import Died, Overdue, Raised, answer
 from engine.runtime.fence import Superseded
 from engine.runtime.readiness import Readiness
 from engine.spec import JobSpec
@@ -80,9 +80,11 @@ class TrainGroup:
         try:
             first, *_ = await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what)
             return first
-        except (Died, Overdue) as error:
-            self._formed.clear()
-            self._broken.set()
+        except (Died, Overdue, Raised) as error:
+            # Where a rank was lost, the others' collectives fail before Ray knows of it, and would fail again with the next step.
+            if not isinstance(error, Raised) or len(self._handles) > 1:
+                self._formed.clear()
+                self._broken.set()
             raise PortError(error.reason) from error
 
     async def _wait_formed(self) -> None:

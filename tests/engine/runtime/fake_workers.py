@@ -51,7 +51,10 @@ class FakeRolloutWorker:
 
 
 class FakeTrainWorker:
-    """``die…`` jobs end the process of the highest rank in the middle of a step; the other ranks then wait for ever, as in a collective."""
+    """``die…`` jobs end the process of the highest rank in the middle of a step; the other ranks then wait for ever, as in a collective.
+
+    ``torn…`` jobs fail on all other ranks, as a collective does that has lost a peer.
+    """
 
     @classmethod
     def start(cls, settings: Any, *, rank: int, world_size: int, init_method: str) -> FakeTrainWorker:
@@ -68,6 +71,8 @@ class FakeTrainWorker:
             if self.rank == self.world_size - 1:
                 os._exit(1)
             _wait_for_ever()
+        if request.job.startswith("torn") and self.rank < self.world_size - 1:
+            raise RuntimeError("Connection reset by peer")
         return TrainResult(snapshot=request.snapshot, metrics={"pid": os.getpid()}, seconds=0.0)
 
 

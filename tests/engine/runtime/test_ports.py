@@ -156,6 +156,15 @@ async def test_a_rank_s_death_fails_the_step_and_the_group_forms_anew(ports):
     assert after != before
 
 
+async def test_ranks_that_lost_a_peer_fail_the_step_and_the_group_forms_anew(ports):
+    before = (await ports.group.fresh("a", None))["trainer.json"]
+
+    with pytest.raises(PortError, match="reset by peer"):
+        await asyncio.wait_for(ports.group.step(step("torn")), 20)
+
+    assert (await ports.group.fresh("a", None))["trainer.json"] != before
+
+
 async def test_a_new_manager_adopts_the_group_and_shuts_the_old_one_out(actors, ports):
     before = await ports.group.fresh("a", None)
     newer = await ports_of(actors, next(_epochs))
