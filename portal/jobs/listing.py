@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from django.db.models import F
+from django.db.models import Q
 
 from portal.jobs.models import Job, JobEvent, State
 
@@ -51,7 +53,7 @@ class Row:
 
 def rows(jobs: Iterable[Job]) -> list[Row]:
     jobs = list(jobs)
-    newest = _newest([job.pk for job in jobs])
+    newest = _newest({job.pk: job.last_seq for job in jobs})
     return [_row(job, newest[job.pk]) for job in jobs]
 
 
@@ -84,10 +86,14 @@ def _seconds_left(job: Job, steps: list[dict[str, Any]]) -> float | None:
     return pace * (job.steps - job.version)
 
 
-def _newest(ids: list[int]) -> dict[int, list[dict[str, Any]]]:
-    """Per job its newest events that tell of a phase, with the reward where they are steps."""
-    wanted = JobEvent.objects.filter(job_id__in=ids, kind__in=list(_PHASES), seq__gt=F("job__last_seq") - EVENTS_READ)
+def _newest(last: dict[int, int]) -> dict[int, list[dict[str, Any]]]:
+    """Per job (its key → the number of its last event) the newest events that tell of a phase, with the reward where they are steps."""
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    if not last:
+        return found
+    # One range of the index for each job; compared with a column of the jobs instead, the database would read all of those.
+    ranges = reduce(or_, (Q(job_id=job, seq__gt=seq - EVENTS_READ) for job, seq in last.items()))
+    wanted = JobEvent.objects.filter(ranges, kind__in=list(_PHASES))
     for event in wanted.order_by("job_id", "seq").values("job_id", "kind", "at", _REWARD, *_QUEUE):
         found[event["job_id"]].append(event)
     return found
