@@ -12,6 +12,8 @@ from deploy.supervisor.settings import Settings
 ENGINE_READY_SECONDS = 1800.0
 # The pages must stay behind a training step that shares their core.
 PORTAL_NICENESS = 5
+# Longer than programs and proxies rest between two requests (a minute, usually): who reuses a connection that is just being closed fails.
+KEEP_ALIVE = ("--timeout-keep-alive", "75")
 
 
 def parts(settings: Settings) -> list[Service]:
@@ -82,7 +84,7 @@ def _migrations(settings: Settings) -> Service:
 
 
 def _web(settings: Settings) -> Service:
-    flags = ("--lifespan", "off", "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "3")
+    flags = ("--lifespan", "off", "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "3", *KEEP_ALIVE)
     return Service(
         title="Pages, API, live updates",
         command=(

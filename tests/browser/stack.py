@@ -20,6 +20,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from deploy.supervisor.stack import KEEP_ALIVE
+
 ROOT = Path(__file__).resolve().parents[2]
 READY_SECONDS = 180.0
 STOP_SECONDS = 10.0
@@ -55,7 +57,10 @@ class Stack:
                 *(python, "-m", "tests.portal.fake_engine", "--port", str(engine_port), "--secret", "browser-tests"),
                 *("--speed", str(speed), "--slots", str(slots)),
             ),
-            "web": (python, "-m", "uvicorn", "portal.asgi:application", "--port", str(port), "--lifespan", "off", "--log-level", "info"),
+            "web": (
+                *(python, "-m", "uvicorn", "portal.asgi:application", "--port", str(port), "--lifespan", "off", "--log-level", "info"),
+                *KEEP_ALIVE,
+            ),
             "worker": (
                 *(python, "-m", "celery", "-A", "portal", "worker", "--concurrency", "1"),
                 *("--loglevel", "INFO", "--without-mingle", "--without-gossip"),

@@ -35,8 +35,9 @@ STEPS = 5000  # more than there is time for
 MOST_P99_SECONDS = 1.0
 MOST_GROWTH = 1.25
 WARM = 1 / 3  # of the time: until then caches fill
-SMALL = {
-    "rollout": {"prompts_per_step": 4, "group_size": 4, "max_prompt_tokens": 24, "max_new_tokens": 8},
+# 512 completions a step, so that a step of the small model takes seconds, as a real one's does.
+ORDER = {
+    "rollout": {"prompts_per_step": 32, "group_size": 16, "max_prompt_tokens": 24, "max_new_tokens": 8},
     "lora": {"rank": 8, "alpha": 16},
 }
 PORTAL = ("web", "worker", "ingester", "valkey")
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     with tempfile.TemporaryDirectory(prefix="load-") as folder:
         engine = {"FAKE_SAMPLER_SECONDS": "0.8", "FAKE_STEP_SECONDS": "0.1"} if options.fakes else {}
-        settings = {"MARLAAS_JOB_SLOTS": str(options.jobs), "MARLAAS_STARTING_CREDIT": "1000000", **engine}
+        settings = {"MARLAAS_JOB_SLOTS": str(options.jobs), "MARLAAS_STARTING_CREDIT": "1000000", "MARLAAS_KV_GIB": "0.75", **engine}
         with standing(Path(folder) / "var", real=not options.fakes, **settings) as house:
             found = asyncio.run(load(house, options, console))
     if options.json:
@@ -86,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 async def load(house: House, options: argparse.Namespace, console: Console) -> dict[str, Any]:
     people = [await asyncio.to_thread(seed, house, f"load{number}@example.org", f"Load {number}") for number in range(TENANTS)]
     sessions = [await asyncio.to_thread(session_of, house, person) for person in people]
-    jobs = [await asyncio.to_thread(people[number % TENANTS].job, STEPS, f"job {number}", **SMALL) for number in range(options.jobs)]
+    jobs = [await asyncio.to_thread(people[number % TENANTS].job, STEPS, f"job {number}", **ORDER) for number in range(options.jobs)]
     with console.status("waiting for every job's first step"):
         await all_running(people, jobs)
     seen, calls = Seen(), Calls()
