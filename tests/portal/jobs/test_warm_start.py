@@ -87,7 +87,7 @@ def test_the_form_is_filled_with_the_jobs_own_settings(world: World, source: Job
     shown = {name: form[name].value() for name in ("warm_start.job", "warm_start.version", "lora.rank", "doctor.pause_on", "dataset")}
     assert shown == {
         "warm_start.job": source.public_id,
-        "warm_start.version": "2",
+        "warm_start.version": 2,
         "lora.rank": 8,
         "doctor.pause_on": ["truncation"],
         "dataset": source.dataset.public_id,
