@@ -9,7 +9,7 @@ ifdef MODEL
 export MARLAAS_MODEL := $(MODEL)
 endif
 
-.PHONY: help setup demo up down test bench bench-live bench-pages bench-service soak screenshots
+.PHONY: help setup demo up down test bench bench-live bench-pages bench-service bench-usage soak screenshots
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ bench-pages: ## Charts of 32 × 10,000 points, a run of 10,000 steps, a list of 
 bench-service: ## Ten minutes of 200 watchers, 50 API clients and 8 jobs on the real engine; writes var/bench/service.json. ARGS=--fakes: no models
 	@deploy/install.sh test
 	@exec $$(deploy/install.sh which-test) -m tests.load.service --json var/bench/service.json $(ARGS)
+
+bench-usage: ## The usage page over 5,000,000 ledger entries; writes var/bench/usage.json. ARGS="--postgres" takes PostgreSQL
+	@deploy/install.sh test
+	@exec $$(deploy/install.sh which-test) -m tests.load.usage --json var/bench/usage.json $(ARGS)
 
 screenshots: ## Every page, wide and narrow, light and dark, into var/screenshots/ (needs Chromium)
 	@deploy/install.sh test

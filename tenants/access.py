@@ -39,11 +39,11 @@ def rank(role: str) -> int:
     return _RANK[Role(role)]
 
 
-def require(tenant: Tenant, user: User, wanted: Role) -> None:
+def require(tenant: Tenant, user: User, wanted: str) -> None:
     """Raise ``Forbidden`` unless ``user`` has at least the role ``wanted`` in ``tenant``."""
     role = role_in(tenant, user)
-    if role is None or _RANK[Role(role)] < _RANK[wanted]:
-        raise Forbidden(f"This needs the role {wanted.value}; yours is {role or 'none'}. Ask an owner of {tenant.name}.")
+    if role is None or _RANK[Role(role)] < _RANK[Role(wanted)]:
+        raise Forbidden(f"This needs the role {Role(wanted).value}; yours is {role or 'none'}. Ask an owner of {tenant.name}.")
 
 
 def closed(tenant: Tenant, user: User) -> Closed | None:

@@ -28,13 +28,13 @@ SCOPES = (
     *("rewards:read", "rewards:write"),
     *("jobs:read", "jobs:write"),
     *("models:read",),
-    *("billing:read",),
+    *("billing:read", "billing:write"),
     *("organisation:read", "organisation:write"),
     *("tokens:read", "tokens:write"),
     *("audit:read",),
 )
-# With these a leaked token could make itself at home; a person chooses them knowingly.
-POWERFUL = frozenset({"organisation:write", "tokens:write"})
+# With these a leaked token could make itself at home, or lift the limits of what is spent; a person chooses them knowingly.
+POWERFUL = frozenset({"organisation:write", "tokens:write", "billing:write"})
 DEFAULT_SCOPES = tuple(scope for scope in SCOPES if scope not in POWERFUL)
 DEFAULT_LIFE = timedelta(days=90)
 LONGEST_LIFE = timedelta(days=366)

@@ -147,13 +147,13 @@ class Organisation(OncePerKey, GenericAPIView):
 
     @documented(OrganisationOut, REFUSED, request=OrganisationIn)
     def patch(self, request: Request) -> Response:
-        given = _valid(OrganisationIn, request)
+        given = shapes.valid(OrganisationIn, request)
         return Response(OrganisationOut(members.change_tenant(tenant_of(request), request.user, **given)).data)
 
     @extend_schema(request=DeletionIn, responses={202: None, **REFUSED})
     def delete(self, request: Request) -> Response:
         """Delete it with all that it has. For owners; ``confirm`` is its name."""
-        tenant, confirm = tenant_of(request), _valid(DeletionIn, request)["confirm"]
+        tenant, confirm = tenant_of(request), shapes.valid(DeletionIn, request)["confirm"]
         deletion.check_meant(tenant, request.user, confirm)
         presence.prove_by_api(request)
         deletion.delete_tenant(tenant, request.user, confirm, timezone.now())
@@ -182,7 +182,9 @@ class Members(TenantViews):
     def partial_update(self, request: Request, public_id: str) -> Response:
         """Another role. For admins; only owners touch owners."""
         member = self.get_object()
-        return Response(MemberOut(members.change_role(tenant_of(request), request.user, member, _valid(RoleIn, request)["role"])).data)
+        return Response(
+            MemberOut(members.change_role(tenant_of(request), request.user, member, shapes.valid(RoleIn, request)["role"])).data
+        )
 
     @documented(None, GONE, 204)
     def destroy(self, request: Request, public_id: str) -> Response:
@@ -212,7 +214,7 @@ class Invitations(TenantViews):
     def create(self, request: Request) -> Response:
         """Send an invitation by mail; one to the same address replaces the last."""
         url_of = join_url(request._request, [])
-        invited = members.invite(tenant_of(request), request.user, **_valid(InvitationIn, request), now=timezone.now(), url_of=url_of)
+        invited = members.invite(tenant_of(request), request.user, **shapes.valid(InvitationIn, request), now=timezone.now(), url_of=url_of)
         return Response(InvitationOut(invited).data, status=status.HTTP_201_CREATED)
 
     @documented(None, MISSING, 204)
@@ -235,7 +237,7 @@ class Tokens(TenantViews):
     @documented(NewTokenOut, REFUSED, 201, request=TokenIn)
     def create(self, request: Request) -> Response:
         """A new token, which acts for the caller. A token makes none that may more than itself."""
-        given = _valid(TokenIn, request)
+        given = shapes.valid(TokenIn, request)
         scopes = tuple(given.get("scopes") or sorted(granted(request) & frozenset(tokens.DEFAULT_SCOPES)))
         if beyond := sorted(set(scopes) - granted(request)):
             raise Forbidden(f"You cannot give what you do not have: {', '.join(beyond)}.")
@@ -251,7 +253,7 @@ class Tokens(TenantViews):
         old = self.get_object()
         if beyond := sorted(set(old.scopes) - granted(request)):
             raise Forbidden(f"You cannot give what you do not have: {', '.join(beyond)}.")
-        overlap = timedelta(hours=_valid(RotationIn, request)["overlap_hours"])
+        overlap = timedelta(hours=shapes.valid(RotationIn, request)["overlap_hours"])
         return _shown_once(*actions.rotate_token(tenant_of(request), request.user, old, timezone.now(), overlap=overlap))
 
     @documented(None, MISSING, 204)
@@ -272,7 +274,7 @@ class LeakReport(GenericAPIView):
     @extend_schema(request=LeakIn, responses={202: None, 400: shapes.ErrorOut, 429: shapes.ErrorOut}, auth=[])
     def post(self, request: Request) -> Response:
         """Report a token that was found where it should not be: it is revoked at once. The answer is always the same."""
-        given = _valid(LeakIn, request)
+        given = shapes.valid(LeakIn, request)
         actions.report_leak(given["token"].strip(), given.get("url", ""), timezone.now())
         return Response(status=status.HTTP_202_ACCEPTED)
 
@@ -296,12 +298,6 @@ class Audit(mixins.ListModelMixin, viewsets.GenericViewSet):
     def list(self, request: Request) -> Response:
         """Who did what, newest first. For owners and admins."""
         return super().list(request)
-
-
-def _valid(shape: type[serializers.Serializer], request: Request) -> dict[str, Any]:
-    form = shape(data=request.data)
-    form.is_valid(raise_exception=True)
-    return form.validated_data
 
 
 def _shown_once(token: ApiToken, text: str) -> Response:

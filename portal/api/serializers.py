@@ -27,6 +27,13 @@ class Closed(serializers.Serializer):
         return super().to_internal_value(data)
 
 
+def valid(shape: type[serializers.Serializer], request: Any) -> dict[str, Any]:
+    """The request's body as ``shape`` reads it. Raises DRF's ``ValidationError``, each field named."""
+    form = shape(data=request.data)
+    form.is_valid(raise_exception=True)
+    return form.validated_data
+
+
 class ClosedInTheSchema(OpenApiSerializerExtension):
     target_class = Closed
     match_subclasses = True

@@ -106,12 +106,14 @@ def _page(
 ) -> HttpResponse:
     now, tenant = timezone.now(), request.tenant
     account = ledger.account_of(tenant, now)
+    paid = subscriptions.live(tenant)
+    plans = Plan.objects.exclude(stripe_price="").exclude(pk=paid.plan_id if paid else None)
     typed = {"alert": limits.typed(account.alert_micros), "stop": limits.typed(account.stop_micros)}
     context = {
         "account": account,
         "standing": standing.of(tenant, now),
-        "subscription": subscriptions.live(tenant),
-        "plans": Plan.objects.exclude(stripe_price="").order_by("included_micros", "name"),
+        "subscription": paid,
+        "plans": plans.order_by("included_micros", "name"),
         "invoices": tenant.invoices.exclude(status="draft")[:INVOICES],
         "topups": tenant.topups.exclude(state="failed")[:TOPUPS],
         "stripe": bool(settings.STRIPE_KEY),
@@ -129,7 +131,7 @@ def _who(request: HttpRequest) -> tuple[Any, Any]:
 
 
 def _here(request: HttpRequest) -> str:
-    return request.build_absolute_uri(reverse("billing:account"))
+    return str(request.build_absolute_uri(reverse("billing:account")))
 
 
 def _sent(request: HttpRequest, ask: Any) -> HttpResponse:

@@ -22,6 +22,7 @@ from portal.billing.models import (
     Entry,
     Hold,
     Invoice,
+    LateUsage,
     MeterEvent,
     Plan,
     Price,
@@ -55,7 +56,7 @@ class GrantForm(forms.ModelForm):
         return micros
 
     def clean_reason(self) -> str:
-        if not (reason := self.cleaned_data["reason"].strip()):
+        if not (reason := str(self.cleaned_data["reason"]).strip()):
             raise ValidationError("say why: the tenant reads it")
         return reason
 
@@ -88,7 +89,7 @@ class EntryAdmin(ReadOnly):
         return money.shown(entry.amount_micros)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("billing.add_entry")
+        return bool(request.user.has_perm("billing.add_entry"))
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         return ("tenant", "amount", "reason", "key") if obj is None else self.list_display
@@ -111,7 +112,7 @@ class PriceAdmin(ReadOnly):
     fields = ("kind", "model", "micros_per_million", "effective_from")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("billing.add_price")
+        return bool(request.user.has_perm("billing.add_price"))
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any) -> Any:
         return super().get_form(request, obj, change, **{**options, "form": PriceForm} if obj is None else options)
@@ -249,6 +250,14 @@ class MeterEventAdmin(ReadOnly):
     list_display = ("hour", "tenant", "meter", "quantity", "sealed_at", "attempts", "tried_at", "next_try_at", "sent_at", "error")
     list_filter = (("sent_at", admin.EmptyFieldListFilter), "meter")
     list_select_related = ("tenant",)
+
+
+@admin.register(LateUsage)
+class LateUsageAdmin(ReadOnly):
+    """Overage that missed its invoice, and the item that puts it onto the next one."""
+
+    list_display = ("created_at", "tenant", "invoice", "micros", "item_id")
+    list_select_related = ("tenant", "invoice")
 
 
 @admin.register(StripeEvent)

@@ -1,24 +1,30 @@
-"""/api/v1/billing, /usage and /prices: what the usage page shows, for programs. All money is in micro-units."""
+"""/api/v1/billing, /usage and /prices: what the pages Usage and Billing show and do, for programs. All money is in micro-units."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema_view
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.generics import GenericAPIView
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
 from portal.api.choices import chosen
-from portal.api.views import REFUSED, documented
-from portal.billing import ledger, prices, quotas, standing, usage
+from portal.api.idempotency import OncePerKey
+from portal.api.views import CHANGED, REFUSED, documented
+from portal.billing import ledger, limits, prices, quotas, standing, stripe_client, subscriptions, topups, usage
 from portal.billing.forecast import forecast
-from portal.billing.models import Entry, Invoice
+from portal.billing.models import Entry, Invoice, Plan
+from portal.billing.money import MOST
+from portal.errors import Invalid
 
 _BY = ("day", "source", "model", "kind")
 _MONTH = OpenApiParameter("month", str, description="As in 2026-11 (UTC); this month unless given.")
@@ -68,6 +74,7 @@ class BillingOut(serializers.Serializer):
     holds = HoldOut(many=True)
     standing = StandingOut()
     forecast = ForecastOut()
+    plans = serializers.ListField(child=serializers.CharField(), help_text="Keys of the plans that are for sale.")
     alert_micros = serializers.IntegerField(allow_null=True, help_text="A month that costs so much is told by mail.")
     stop_micros = serializers.IntegerField(allow_null=True, help_text="Before a month costs more, jobs pause.")
 
@@ -131,6 +138,81 @@ class PricesOut(serializers.Serializer):
     prices = PriceOut(many=True)
 
 
+class CheckoutIn(shapes.Closed):
+    micros = serializers.IntegerField(help_text="Credit to buy, in micro-units: 50000000 are 50.00.")
+
+
+class PlanIn(shapes.Closed):
+    plan = serializers.CharField(max_length=40, help_text="The key of a plan that is for sale, as in `plans` of GET /billing/.")
+
+
+class LimitsIn(shapes.Closed):
+    """What is left out stays as it is; null switches it off."""
+
+    alert_micros = serializers.IntegerField(allow_null=True, required=False, max_value=MOST)
+    stop_micros = serializers.IntegerField(allow_null=True, required=False, max_value=MOST)
+
+
+class LimitsOut(serializers.Serializer):
+    alert_micros = serializers.IntegerField(allow_null=True)
+    stop_micros = serializers.IntegerField(allow_null=True)
+
+
+class WhereOut(serializers.Serializer):
+    url = serializers.CharField(help_text="Stripe's page, on which a person goes on. Nothing is charged before.")
+
+
+_KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key and body open one page, once.")
+
+
+class _Opening(OncePerKey, GenericAPIView):
+    """A page of Stripe's is opened: for owners and admins, with the scope billing:write."""
+
+    noun = "billing"
+
+    def opened(self, request: Request, open_page: Callable[..., str], *terms: Any) -> Response:
+        back = request.build_absolute_uri(reverse("billing:account"))
+        url = open_page(stripe_client.connect(), tenant_of(request), request.user, *terms, back, timezone.now())
+        return Response({"url": url}, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+class Checkout(_Opening):
+    @documented(WhereOut, CHANGED, 201, request=CheckoutIn, parameters=[_KEY])
+    def post(self, request: Request) -> Response:
+        """Buy credit: the address of a Checkout. It is credited when Stripe says that it is paid."""
+        return self.opened(request, topups.buy, shapes.valid(CheckoutIn, request)["micros"])
+
+
+class PlanChange(_Opening):
+    @documented(WhereOut, CHANGED, 201, request=PlanIn, parameters=[_KEY])
+    def post(self, request: Request) -> Response:
+        """Take a plan, or change the present one: the address on which that is confirmed."""
+        return self.opened(request, subscriptions.choose, shapes.valid(PlanIn, request)["plan"])
+
+
+class CustomerPortal(_Opening):
+    @documented(WhereOut, CHANGED, 201, request=None, parameters=[_KEY])
+    def post(self, request: Request) -> Response:
+        """Stripe's customer portal: cards, invoices, the subscription and its end."""
+        return self.opened(request, subscriptions.portal)
+
+
+class Limits(GenericAPIView):
+    noun = "billing"
+
+    @documented(LimitsOut, REFUSED, request=LimitsIn)
+    def patch(self, request: Request) -> Response:
+        """Set the budget alert, the hard stop or both. The same again changes nothing."""
+        tenant, now = tenant_of(request), timezone.now()
+        given = {name.removesuffix("_micros"): value for name, value in shapes.valid(LimitsIn, request).items()}
+        try:
+            limits.change_some(tenant, request.user, given, now)
+        except Invalid as refused:
+            raise type(refused)([(f"{name}_micros", message) for name, message in refused.problems]) from None
+        account = ledger.account_of(tenant, now)
+        return Response(LimitsOut(account).data)
+
+
 class Billing(GenericAPIView):
     noun = "billing"
 
@@ -151,6 +233,7 @@ class Billing(GenericAPIView):
             "holds": tenant.holds.filter(closed_at=None).select_related("job"),
             "standing": standing.of(tenant, now),
             "forecast": forecast(tenant, now),
+            "plans": Plan.objects.exclude(stripe_price="").order_by("key").values_list("key", flat=True) if settings.STRIPE_KEY else [],
             "alert_micros": account.alert_micros,
             "stop_micros": account.stop_micros,
         }

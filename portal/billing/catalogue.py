@@ -14,7 +14,8 @@ from portal.billing.stripe_client import Stripe
 
 def set_up(stripe: Stripe) -> list[str]:
     """Make what is missing; its names. Twice is once."""
-    words = {METERS[kind.value]: f"{kind.label.capitalize()} {'megabyte-days' if kind == Kind.STORAGE else 'tokens'}" for kind in Kind}
+    units = {Kind.STORAGE: "megabyte-days"}
+    words = {METERS[kind]: f"{label.capitalize()} {units.get(kind, 'tokens')}" for kind, label in Kind.choices}
     return stripe.set_up(
         meters={**words, OVERAGE: "Usage beyond credit (micro-units)"},
         overage_meter=OVERAGE,

@@ -11,6 +11,7 @@ from portal.billing import gate
 from portal.billing.models import DailyUsage, Hold
 from portal.billing.worth import worth
 from portal.jobs.models import Job
+from tenants.models import Tenant
 
 
 def with_cost(jobs: Any) -> Any:
@@ -24,8 +25,13 @@ def of(job: Job) -> int:
     """In micro-units."""
     known = getattr(job, "cost_micros", None)
     if known is not None:
-        return known
-    return -int(DailyUsage.objects.filter(tenant=job.tenant_id, source=job.public_id).aggregate(total=Sum("amount_micros"))["total"] or 0)
+        return int(known)
+    return of_source(job.tenant, job.public_id)
+
+
+def of_source(tenant: Tenant, source: str) -> int:
+    """In micro-units, of anything that the ledger knows by that name."""
+    return -int(DailyUsage.objects.filter(tenant=tenant, source=source).aggregate(total=Sum("amount_micros"))["total"] or 0)
 
 
 def cost_of(job: Job) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def place(job: Job, micros: int, now: datetime, **terms: Any) -> Hold:
         if not _reserve(account, micros):
             account.refresh_from_db()
             raise NotCovered(needed=micros, available=account.available_micros)
-        return Hold.objects.create(tenant_id=job.tenant_id, job=job, source=job.public_id, micros=micros, **terms)
+        hold: Hold = Hold.objects.create(tenant_id=job.tenant_id, job=job, source=job.public_id, micros=micros, **terms)
+        return hold
 
 
 def place_for(tenant: Tenant, source_type: str, source: str, micros: int, now: datetime, expires_at: datetime) -> Hold:
@@ -44,6 +45,7 @@ def place_for(tenant: Tenant, source_type: str, source: str, micros: int, now: d
     One that is closed stays so: what it was for has ended, and nothing is held.
     """
     key = {"tenant": tenant, "source_type": source_type, "source": source}
+    hold: Hold
     with transaction.atomic():
         account = ledger.locked(tenant, now)
         hold, _ = Hold.objects.get_or_create(**key, defaults={"micros": 0, "expires_at": expires_at})

@@ -54,8 +54,8 @@ def _apply(found: Billed, overage_price: str, now: datetime) -> None:
 
 def _credit(tenant: Tenant, found: Billed, overage_price: str, now: datetime) -> None:
     """The overage's credit is its micro-units, not the rounded amount: the ledger stays exact, the invoice is rounded once a line."""
-    overage = sum(line.quantity for line in found.lines if line.price == overage_price)
-    fees = [line.price for line in found.lines if line.price and line.price != overage_price and not line.proration]
+    overage = sum(line.quantity for line in found.lines if line.price == overage_price or line.late_of)
+    fees = [line.price for line in found.lines if line.price and line.price != overage_price and not line.late_of and not line.proration]
     included = sum(plan.included_micros for plan in Plan.objects.filter(stripe_price__in=fees))
     name = found.number or found.id
     if overage:

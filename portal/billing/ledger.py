@@ -67,9 +67,10 @@ def price_of(quantity: int, micros_per_million: int) -> int:
 
 def account_of(tenant: Tenant, now: datetime) -> Account:
     """The tenant's account, opened on first sight with the installation's starting credit."""
-    found = Account.objects.filter(tenant=tenant).first()
+    found: Account | None = Account.objects.filter(tenant=tenant).first()
     if found:
         return found
+    account: Account
     with transaction.atomic():
         account, opened = Account.objects.get_or_create(tenant=tenant, defaults={"plan": setup.default_plan(), "created_at": now})
         if opened and settings.STARTING_CREDIT_MICROS:
@@ -81,7 +82,8 @@ def account_of(tenant: Tenant, now: datetime) -> Account:
 def locked(tenant: Tenant, now: datetime) -> Account:
     """The account, this transaction's alone until it ends."""
     account_of(tenant, now)
-    return Account.objects.select_for_update(no_key=True).get(tenant=tenant)
+    account: Account = Account.objects.select_for_update(no_key=True).get(tenant=tenant)
+    return account
 
 
 def post(tenant: Tenant, lines: Iterable[Line], now: datetime) -> list[Entry]:
@@ -142,7 +144,8 @@ def reverse(entry: Entry, reason: str, by: str, now: datetime) -> Entry:
         raise Invalid([("reason", "say why, and who does it: the tenant reads it")])
     with transaction.atomic():
         account = locked(entry.tenant, now)
-        if standing := Entry.objects.filter(reverses=entry).first():
+        standing: Entry | None = Entry.objects.filter(reverses=entry).first()
+        if standing is not None:
             return standing
         copied = {
             name: getattr(entry, name) for name in ("source_type", "source", "step", "attempt", "kind", "model", "quantity", "price_micros")
@@ -179,7 +182,7 @@ def _total(rows: Any, field: str) -> int:
     return int(rows.aggregate(total=Sum(field))["total"] or 0)
 
 
-def _known(tenant: Tenant, wanted: dict[tuple, Line]) -> set[tuple]:
+def _known(tenant: Tenant, wanted: dict[tuple[Any, ...], Line]) -> set[tuple[Any, ...]]:
     sources = {line.source for line in wanted.values()}
     steps = {line.step for line in wanted.values()}
     rows = Entry.objects.filter(tenant=tenant, source__in=sources, step__in=steps, reverses=None)
@@ -211,12 +214,11 @@ def _move(
     tenant = account.tenant
     if micros <= 0:
         raise ValueError(f"a {kind} of {micros} micro-units for {key}")
-    standing = Entry.objects.filter(tenant=tenant, source_type=source_type, source=key, step=part, kind=kind, reverses=None).first()
+    key_of = {"source_type": source_type, "source": key, "step": part, "kind": kind}
+    standing: Entry | None = Entry.objects.filter(tenant=tenant, **key_of, reverses=None).first()
     if standing:
         return standing
-    row = Entry(
-        tenant=tenant, at=now, created_at=now, source_type=source_type, source=key, step=part, kind=kind, reason=reason[:300], by=by
-    )
+    row = Entry(tenant=tenant, at=now, created_at=now, **key_of, reason=reason[:300], by=by)
     row.quantity, row.price_micros, row.amount_micros = micros, 0, micros if kind == CREDIT else -micros
     return _add(account, [row], now)[0]
 
@@ -233,7 +235,7 @@ def _add(account: Account, entries: list[Entry], now: datetime) -> list[Entry]:
 
 
 def _roll_up(tenant: Tenant, entries: list[Entry]) -> None:
-    sums: dict[tuple, list[int]] = defaultdict(lambda: [0, 0])
+    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
         found = sums[entry.at.astimezone(UTC).date(), entry.source_type, entry.source, entry.model, entry.kind]
         found[0] += entry.quantity if entry.reverses_id is None else -entry.quantity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import structlog
@@ -21,16 +22,21 @@ log = structlog.get_logger(__name__)
 
 
 def change(tenant: Tenant, user: User, alert: int | None, stop: int | None, now: datetime) -> None:
-    """In micro-units; None: off. An alert that is changed tells anew. Raises ``Forbidden``, ``Invalid``."""
+    """Both; in micro-units, None: off. Raises ``Forbidden``, ``Invalid``."""
+    change_some(tenant, user, {"alert": alert, "stop": stop}, now)
+
+
+def change_some(tenant: Tenant, user: User, given: Mapping[str, int | None], now: datetime) -> None:
+    """``given``: of alert and stop what is to change. An alert that is changed tells anew. Raises ``Forbidden``, ``Invalid``."""
     require(tenant, user, Role.ADMIN)
-    given = {"alert": alert, "stop": stop}
     bad = [(name, "must be above 0; leave it empty for none") for name, value in given.items() if value is not None and value <= 0]
     if bad:
         raise Invalid(bad)
     account = ledger.account_of(tenant, now)
     with transaction.atomic():
-        Account.objects.filter(pk=account.pk).exclude(alert_micros=alert).update(alerted_month="")
-        Account.objects.filter(pk=account.pk).update(alert_micros=alert, stop_micros=stop)
+        if "alert" in given:
+            Account.objects.filter(pk=account.pk).exclude(alert_micros=given["alert"]).update(alerted_month="")
+        Account.objects.filter(pk=account.pk).update(**{f"{name}_micros": value for name, value in given.items()})
         words = {name: "off" if value is None else money.shown(value) for name, value in given.items()}
         audit.record(tenant, user, "billing.limits", **words)
 

@@ -42,7 +42,7 @@ class Meter:
         used = _used(_count(tokens, "prefill"), _count(rollout, "cached_tokens"), _count(tokens, "sampled"), _count(tokens, "judge"))
         free = "the platform failed this step" if data.get("attribution") == "platform" else ""
         untrained = free or _SKIPPED.get(data.get("skipped") or "", "")
-        step, attempt, trained = _count(data, "version"), _count(data, "attempt"), {Kind.TRAINED.value: _count(tokens, "trained")}
+        step, attempt, trained = _count(data, "version"), _count(data, "attempt"), {Kind.TRAINED: _count(tokens, "trained")}
         return [
             *self._lines(SourceType.JOB, used, reason=free, step=step, attempt=attempt, at=at),
             *self._lines(SourceType.JOB, trained, reason=untrained, step=step, attempt=attempt, at=at),
@@ -86,7 +86,7 @@ def sampled(summary: dict[str, Any]) -> dict[str, int]:
 def _used(prefill: int, cached: int, sampled: int, judge: int) -> dict[str, int]:
     """Later turns find their own earlier text cached, so more may be cached than was ever new: at most all prefill is."""
     cached = min(cached, prefill)
-    return {Kind.PREFILL: prefill - cached, Kind.CACHED_PREFILL: cached, Kind.SAMPLED: sampled, Kind.JUDGE: judge}
+    return {Kind.PREFILL: prefill - cached, str(Kind.CACHED_PREFILL): cached, Kind.SAMPLED: sampled, Kind.JUDGE: judge}
 
 
 def _count(data: dict[str, Any], name: str) -> int:

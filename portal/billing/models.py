@@ -16,6 +16,7 @@ from portal.billing.stripe_models import (
     Discrepancy,
     Dispute,
     Invoice,
+    LateUsage,
     MeterEvent,
     StripeCustomer,
     StripeEvent,
@@ -31,6 +32,7 @@ __all__ = (
     "Discrepancy",
     "Dispute",
     "Invoice",
+    "LateUsage",
     "MeterEvent",
     "StripeCustomer",
     "StripeEvent",
@@ -134,7 +136,7 @@ class Plan(models.Model):
         )
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)
 
 
 QUOTAS = ("running_jobs", "queued_jobs", "tokens_per_month", "storage_bytes", "steps", "rank", "context_tokens")
@@ -169,7 +171,7 @@ class Account(models.Model):
 
     @property
     def available_micros(self) -> int:
-        return self.balance_micros + self.credit_line_micros - self.held_micros
+        return int(self.balance_micros + self.credit_line_micros - self.held_micros)
 
 
 class QuotaOverride(models.Model):
@@ -259,6 +261,7 @@ class Entry(AppendOnlyModel):
         indexes = (
             models.Index(fields=["tenant", "-id"], name="entry_newest"),
             models.Index(fields=["tenant", "source", "step"], name="entry_source"),
+            models.Index(fields=["tenant", "-id"], condition=~Q(by=""), name="entry_decided"),
             models.Index(fields=["tenant", "told_hour"], condition=Q(told_hour__isnull=False), name="entry_told"),
         )
         ordering = ("-id",)

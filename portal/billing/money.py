@@ -47,7 +47,7 @@ def exponent(currency: str) -> int:
 
 def from_minor(amount: int, currency: str) -> int:
     """Micro-units of an amount in the currency's smallest unit; exact."""
-    return amount * 10 ** (6 - exponent(currency))
+    return amount * int(10 ** (6 - exponent(currency)))
 
 
 def to_minor(micros: int, currency: str) -> int:
@@ -58,4 +58,4 @@ def to_minor(micros: int, currency: str) -> int:
     step = 10 ** (6 - exponent(currency)) * (10 if currency in _THREE_PLACES else 1)
     if micros % step:
         raise ValueError(f"{shown(micros)} has more decimal places than {currency} is paid in")
-    return micros // 10 ** (6 - exponent(currency))
+    return micros // int(10 ** (6 - exponent(currency)))

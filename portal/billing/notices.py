@@ -63,7 +63,7 @@ def backfill(stripe: Stripe, now: datetime) -> int:
     """Store what Stripe says happened and never told us; how many were missing."""
     mark, _ = StripeMark.objects.get_or_create(object_id=BACKFILL)
     since = max(now - REACHES, mark.at - OVERLAP) if mark.at else now - REACHES
-    missed = [row for notice in stripe.notices(since) if (row := store(notice, now, StripeEvent.Found.BACKFILL))]
+    missed = [row for notice in stripe.notices(since) if (row := store(notice, now, str(StripeEvent.Found.BACKFILL)))]
     if missed and mark.at:
         log.error("notices_were_missed", count=len(missed), oldest=str(missed[0]), since=missed[0].created_at.isoformat())
     StripeMark.objects.filter(pk=mark.pk).update(at=now)

@@ -25,7 +25,7 @@ from portal.billing.stripe_customers import customer_of
 
 log = structlog.get_logger(__name__)
 
-METERS = {kind.value: f"marlaas_{kind.value}" for kind in Kind}
+METERS = {kind: f"marlaas_{kind}" for kind in Kind.values}
 OVERAGE = "marlaas_overage"
 HOUR = timedelta(hours=1)
 KNOWN_FOR = timedelta(hours=23)  # Stripe knows an identifier for at least 24 hours; one is left for clocks that differ
@@ -168,7 +168,7 @@ def _counted(stripe: Stripe, event: MeterEvent, customer: str) -> bool:
     there = stripe.used_in_hour(meter=event.meter, customer=customer, hour=event.hour)
     if there not in (0, event.quantity):
         raise Uncertain(f"Stripe has {there} of {event.meter} for {event.hour:%Y-%m-%d %H}:00, {event.quantity} were to be sent")
-    return there == event.quantity
+    return bool(there == event.quantity)
 
 
 def _postpone(event: MeterEvent, now: datetime, seconds: float, reason: str) -> None:
@@ -177,9 +177,9 @@ def _postpone(event: MeterEvent, now: datetime, seconds: float, reason: str) -> 
 
 def _pause(attempts: int, chance: float, told_seconds: float | None) -> float:
     """Doubling from a few seconds to an hour, spread by half to either side; never shorter than Stripe asks for."""
-    seconds = min(_LONGEST_PAUSE_SECONDS, 4.0 * 2 ** min(attempts, 12)) * (0.5 + chance)
+    seconds = min(_LONGEST_PAUSE_SECONDS, 4.0 * float(2 ** min(attempts, 12))) * (0.5 + chance)
     return max(seconds, told_seconds or 0.0)
 
 
 def _mark(event: MeterEvent, now: datetime) -> int:
-    return MeterEvent.objects.filter(pk=event.pk, sent_at=None).update(sent_at=now, next_try_at=None, error="")
+    return int(MeterEvent.objects.filter(pk=event.pk, sent_at=None).update(sent_at=now, next_try_at=None, error=""))

@@ -36,7 +36,7 @@ class PriceBook:
 
     def most(self, tokens: dict[str, int], model: str, at: datetime) -> int:
         """What ``tokens`` by kind cost at most. Prefill may turn out cached, whichever of both is dearer."""
-        dearer = max(self.price(Kind.PREFILL, model, at), self.price(Kind.CACHED_PREFILL, model, at))
+        dearer = max(self.price(Kind.PREFILL, model, at), self.price(str(Kind.CACHED_PREFILL), model, at))
         return sum(
             price_of(count, dearer if kind == Kind.PREFILL else self.price(kind, model, at)) for kind, count in tokens.items() if count
         )

@@ -65,9 +65,9 @@ def spec_problems(allowed: dict[str, int | None], spec: JobSpec) -> list[tuple[s
         return [("quota.running_jobs", "your plan runs no jobs; ask your operator for another")]
     asked = {"steps": spec.train.steps, "rank": spec.lora.rank, "context_tokens": spec.context_tokens}
     return [
-        (_SPEC_FIELDS[name], f"your plan allows {allowed[name]:,} {name.replace('_', ' ')}, this job asks for {count:,}; lower it{_OR_ASK}")
+        (_SPEC_FIELDS[name], f"your plan allows {most:,} {name.replace('_', ' ')}, this job asks for {count:,}; lower it{_OR_ASK}")
         for name, count in asked.items()
-        if allowed[name] is not None and count > allowed[name]
+        if (most := allowed[name]) is not None and count > most
     ]
 
 
@@ -102,7 +102,7 @@ def month_obstacle(tenant: Tenant, limit: int | None, more: int, now: datetime, 
 
 
 def open_jobs(tenant: Tenant) -> int:
-    return tenant.jobs.filter(state__in=OPEN_STATES).count()
+    return int(tenant.jobs.filter(state__in=OPEN_STATES).count())
 
 
 def tokens_this_month(tenant: Tenant, now: datetime) -> int:

@@ -8,9 +8,8 @@ from typing import Any
 
 import structlog
 from django.db.models import Sum
-from django.utils.dateparse import parse_datetime
 
-from portal.billing import invoices, ledger, subscriptions
+from portal.billing import invoices, late, ledger, subscriptions
 from portal.billing.models import Account, Discrepancy, Entry, Invoice, MeterEvent, StripeCustomer
 from portal.billing.outbox import METERS, OVERAGE, hour_of
 from portal.billing.stripe_client import Stripe
@@ -28,10 +27,13 @@ def compare(stripe: Stripe, now: datetime) -> list[Discrepancy]:
     start, end = hour_of(now - BACK), hour_of(now - SETTLED)
     for invoice_id in stripe.invoices(now - BACK):
         invoices.mirror(stripe, invoice_id, now)
-    found: list[Discrepancy] = []
-    for customer in StripeCustomer.objects.select_related("tenant").order_by("pk"):
+    customers = list(StripeCustomer.objects.select_related("tenant").order_by("pk"))
+    for customer in customers:
         for subscribed in stripe.subscriptions(customer.customer_id):
             subscriptions.mirror(stripe, subscribed.id, now)
+    late.put_on_next(stripe, now - INVOICES_BACK, now)
+    found: list[Discrepancy] = []
+    for customer in customers:
         found += _usage(stripe, customer, start, end, now)
         found += _ledger(customer.tenant, start, end, now)
         found += _invoiced(customer.tenant, now)
@@ -74,19 +76,10 @@ def _ledger(tenant: Tenant, start: datetime, end: datetime, now: datetime) -> li
 
 
 def _invoiced(tenant: Tenant, now: datetime) -> list[Discrepancy]:
-    """The overage of an invoice against the entries of its period: usage that Stripe got after it closed the invoice is on none."""
-    found = []
-    for invoice in Invoice.objects.filter(tenant=tenant, created_at__gte=now - INVOICES_BACK).exclude(status__in=("draft", "void")):
-        for line in invoice.lines:
-            if line["overage"]:
-                found.append(_note(tenant, f"overage on invoice {invoice}", _overage(tenant, line), line["quantity"], now))
+    """The overage of an invoice, and what the next one asks for in its place, against the entries of its period."""
+    invoiced = Invoice.objects.select_related("tenant").filter(tenant=tenant, created_at__gte=now - INVOICES_BACK, status__in=late.FINAL)
+    found = [_note(tenant, f"overage on invoice {one}", late.overage(one), late.told(one), now) for one in invoiced]
     return [one for one in found if one]
-
-
-def _overage(tenant: Tenant, line: dict[str, Any]) -> int:
-    start, end = parse_datetime(line["start"]), parse_datetime(line["end"])
-    entries = Entry.objects.filter(tenant=tenant, told_hour__gte=start, told_hour__lt=end)
-    return int(entries.aggregate(total=Sum("overage_micros"))["total"] or 0)
 
 
 def _balance(tenant: Tenant, now: datetime) -> Discrepancy | None:
@@ -101,4 +94,5 @@ def _note(tenant: Tenant, what: str, ours: Any, theirs: Any, now: datetime) -> D
         return None
     log.error("stripe_and_we_differ", what=what, ours=ours, theirs=theirs)
     values = {"tenant": tenant, "ours": str(ours)[:200], "theirs": str(theirs)[:200], "found_at": now}
-    return Discrepancy.objects.update_or_create(what=what, defaults=values)[0]
+    row: Discrepancy = Discrepancy.objects.update_or_create(what=what, defaults=values)[0]
+    return row

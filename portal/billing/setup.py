@@ -37,7 +37,8 @@ def after_migrate(sender: Any, using: str, **_: Any) -> None:
 
 
 def default_plan() -> Plan:
-    return Plan.objects.get_or_create(key=DEFAULT_PLAN, defaults={"name": "Standard", **DEFAULT_LIMITS})[0]
+    plan: Plan = Plan.objects.get_or_create(key=DEFAULT_PLAN, defaults={"name": "Standard", **DEFAULT_LIMITS})[0]
+    return plan
 
 
 def default_prices() -> None:

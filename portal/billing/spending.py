@@ -42,8 +42,8 @@ def hold(spender: Spender, tokens: dict[str, int], now: datetime, *, lasts: time
     if not (paid := standing.of(tenant, now)).may_start:
         raise PaymentDue([("payment", paid.reason)])
     limit = quotas.limits(tenant)["tokens_per_month"]
-    if lacking := quotas.month_obstacle(tenant, limit, sum(tokens.values()), now, what=spender.words):
-        raise quotas.QuotaExceeded([("quota.tokens_per_month", lacking)])
+    if full := quotas.month_obstacle(tenant, limit, sum(tokens.values()), now, what=spender.words):
+        raise quotas.QuotaExceeded([("quota.tokens_per_month", full)])
     needed = PriceBook.read().most(tokens, spender.model, now)
     if over := limits.obstacle(tenant, needed, now, what=spender.words):
         raise SpendingLimit([("limit", over)])

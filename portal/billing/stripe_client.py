@@ -25,6 +25,7 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from stripe import params
     from stripe._base_address import BaseAddresses
+    from stripe._stripe_object import UntypedStripeObject
 
 logging.getLogger("stripe").setLevel(logging.WARNING)  # it tells of every request
 
@@ -95,7 +96,9 @@ class Subscribed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InvoiceLine:
-    """``amount_minor``: rounded by Stripe, once. ``quantity``: of an overage line, whole micro-units."""
+    """``amount_minor``: rounded by Stripe, once. ``quantity``: of an overage line, whole micro-units. ``late_of``: of late overage, the
+    invoice that was closed without it.
+    """
 
     text: str
     amount_minor: int
@@ -104,6 +107,7 @@ class InvoiceLine:
     proration: bool
     start: datetime
     end: datetime
+    late_of: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,6 +173,23 @@ class Stripe:
         wanted: params.billing_portal.SessionCreateParams = {"customer": customer, "return_url": return_url}
         return self._call(lambda: self._sdk.v1.billing_portal.sessions.create(wanted)).url
 
+    def change_plan(self, *, customer: str, subscription: str, price: str, return_url: str) -> str:
+        """The page of the Customer Portal that shows what changing the plan to ``price`` costs, and does it when it is confirmed."""
+        found = self._call(lambda: self._sdk.v1.subscriptions.retrieve(subscription))
+        items: list[sdk.SubscriptionItem] = found["items"].data
+        fee = next((item.id for item in items if item.price.recurring and item.price.recurring.usage_type == "licensed"), None)
+        if fee is None:
+            raise Refused(f"subscription {subscription} has no monthly fee", "no_fee")
+        wanted: params.billing_portal.SessionCreateParams = {
+            "customer": customer,
+            "return_url": return_url,
+            "flow_data": {
+                "type": "subscription_update_confirm",
+                "subscription_update_confirm": {"subscription": subscription, "items": [{"id": fee, "price": price, "quantity": 1}]},
+            },
+        }
+        return self._call(lambda: self._sdk.v1.billing_portal.sessions.create(wanted)).url
+
     # --- usage ------------------------------------------------------------------------------------------------------------------
 
     def send_usage(self, *, meter: str, customer: str, quantity: int, at: datetime, identifier: str) -> None:
@@ -227,6 +248,37 @@ class Stripe:
             made.append(f"price {OVERAGE_KEY}")
         self._catalogue = None
         return made
+
+    def add_late(
+        self,
+        *,
+        customer: str,
+        invoice: str,
+        micros: int,
+        unit_minor: Decimal,
+        currency: str,
+        words: str,
+        period: tuple[datetime, datetime],
+        now: datetime,
+    ) -> str:
+        """Put ``micros`` of overage that ``invoice`` lacks onto the customer's next invoice; the item's id. Once per invoice: what stands
+        there is looked for first, since a key protects for a day only.
+        """
+        listed = self._sdk.v1.invoice_items
+        standing = self._call(lambda: list(listed.list({"customer": customer, "limit": 100}).auto_paging_iter()))
+        for item in standing:
+            if _noted(item.metadata, LATE_OF) == invoice:
+                return item.id
+        wanted: params.InvoiceItemCreateParams = {
+            "customer": customer,
+            "currency": currency.lower(),
+            "quantity": micros,
+            "unit_amount_decimal": unit_minor,
+            "description": words,
+            "period": {"start": int(period[0].timestamp()), "end": int(period[1].timestamp())},
+            "metadata": {LATE_OF: invoice},
+        }
+        return self._call(lambda: listed.create(wanted, _key("late", invoice, now))).id
 
     # --- buying -----------------------------------------------------------------------------------------------------------------
 
@@ -382,6 +434,7 @@ class Stripe:
 
 
 OVERAGE_KEY = "marlaas_overage"
+LATE_OF = "marlaas_late_of"  # on an invoice item: the invoice that was closed without this usage
 
 
 def connect() -> Stripe | None:
@@ -451,6 +504,7 @@ def _line(found: sdk.InvoiceLineItem) -> InvoiceLine:
         proration=bool(parent and parent.proration),
         start=_moment(found.period.start),
         end=_moment(found.period.end),
+        late_of=_noted(found.metadata, LATE_OF),
     )
 
 
@@ -463,6 +517,10 @@ def _money_back(found: sdk.Refund | sdk.Dispute) -> MoneyBack:
         status=found.status or "",
         created_at=_moment(found.created),
     )
+
+
+def _noted(metadata: UntypedStripeObject[str] | None, name: str) -> str:
+    return str(metadata.to_dict().get(name, "")) if metadata else ""
 
 
 def _id(thing: Any) -> str:

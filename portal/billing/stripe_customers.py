@@ -16,7 +16,7 @@ def customer_of(stripe: Stripe, tenant: Tenant, now: datetime) -> str:
         owner = tenant.memberships.filter(role=Role.OWNER).select_related("user").order_by("id").first()
         made = stripe.create_customer(tenant=tenant.public_id, name=tenant.name, email=owner.user.email if owner else "", now=now)
         known, _ = StripeCustomer.objects.get_or_create(tenant=tenant, defaults={"customer_id": made, "created_at": now})
-    return known.customer_id
+    return str(known.customer_id)
 
 
 def tenant_of(customer: str) -> Tenant | None:

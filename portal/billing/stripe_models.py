@@ -181,7 +181,29 @@ class Invoice(models.Model):
         ordering = ("-created_at", "-id")
 
     def __str__(self) -> str:
-        return self.number or self.invoice_id
+        return str(self.number or self.invoice_id)
+
+
+class LateUsage(models.Model):
+    """Overage that Stripe got after it had closed the invoice of its period: a line of its own on the next invoice. At most once per
+    invoice; the amount is fixed before Stripe hears of it.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="late_usage")
+    invoice = models.OneToOneField(Invoice, models.PROTECT, related_name="late_usage", help_text="The one that was closed without it.")
+    micros = models.BigIntegerField()
+    item_id = models.CharField(max_length=64, blank=True, help_text="Stripe's invoice item; empty: it is not asked for yet.")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "id"], name="lateusage_tenant_id"),
+            models.CheckConstraint(condition=Q(micros__gt=0), name="lateusage_positive"),
+        )
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"late usage of invoice {self.invoice}"
 
 
 class Dispute(models.Model):
@@ -198,7 +220,7 @@ class Dispute(models.Model):
         ordering = ("-created_at", "-id")
 
     def __str__(self) -> str:
-        return self.dispute_id
+        return str(self.dispute_id)
 
 
 class Discrepancy(models.Model):

@@ -25,22 +25,29 @@ LENDS = ("trialing", "active", "past_due")
 
 def live(tenant: Tenant) -> Subscription | None:
     """The newest one that is not over."""
-    return tenant.subscriptions.filter(status__in=LIVE).select_related("plan").first()
+    found: Subscription | None = tenant.subscriptions.filter(status__in=LIVE).select_related("plan").first()
+    return found
 
 
 def choose(stripe: Stripe | None, tenant: Tenant, user: User, plan_key: str, back: str, now: datetime) -> str:
-    """The address of a Checkout for a plan. Raises ``Forbidden``, ``Invalid``, ``Conflict``."""
+    """The address of a Checkout for a plan; of who has one, the page on which Stripe asks whether to change it. Nothing is charged yet.
+
+    Raises ``Forbidden``, ``Invalid``, ``Conflict``.
+    """
     require(tenant, user, Role.ADMIN)
     plan = Plan.objects.filter(key=plan_key).exclude(stripe_price="").first()
     if plan is None:
         raise Invalid([("plan", "is not for sale; choose one of the list")])
     if stripe is None:
         raise NotNow([("plan", "plans cannot be bought on this installation; ask your operator")])
-    if live(tenant):
-        raise Conflict([("plan", "you have a subscription already; change it in Stripe's customer portal")])
+    standing = live(tenant)
+    if standing is not None and standing.plan == plan:
+        raise Conflict([("plan", f"you have {plan.name} already")])
     audit.record(tenant, user, "billing.plan", plan.key, name=plan.name)
     try:
         customer = customer_of(stripe, tenant, now)
+        if standing is not None:
+            return stripe.change_plan(customer=customer, subscription=standing.subscription_id, price=plan.stripe_price, return_url=back)
         return stripe.sell_plan(customer=customer, reference=tenant.public_id, price=plan.stripe_price, back=back).url
     except (Unreachable, Refused) as error:
         log.warning("checkout_not_opened", plan=plan.key, reason=str(error))

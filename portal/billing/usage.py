@@ -126,7 +126,7 @@ class _Echo:
         return text
 
 
-def _csv(columns: tuple[str, ...], lines: Iterable[tuple]) -> Iterator[str]:
+def _csv(columns: tuple[str, ...], lines: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     writer = csv.writer(_Echo())
     yield writer.writerow(columns)
     for line in lines:

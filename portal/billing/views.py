@@ -16,7 +16,7 @@ from portal.billing import estimates, gate, ledger, quotas, sources, usage
 from portal.billing.chart import chart
 from portal.billing.costs import cost_of
 from portal.billing.forecast import forecast
-from portal.billing.models import MONEY, Kind
+from portal.billing.models import Kind
 from portal.billing.prices import current
 from portal.errors import Invalid
 from portal.jobs import catalog, door
@@ -115,6 +115,5 @@ def _jobs(tenant: Tenant, month: usage.Month) -> dict[str, Any]:
 
 
 def _letters(tenant: Tenant) -> Any:
-    """Credit and corrections, newest first: what somebody decided, not what the meter counted."""
-    given = tenant.entries.filter(kind__in=MONEY) | tenant.entries.exclude(reverses=None)
-    return given.order_by("-id")[:LETTERS]
+    """Credit and corrections, newest first: what somebody decided, not what the meter counted. They have an index of their own."""
+    return tenant.entries.exclude(by="").order_by("-id")[:LETTERS]

@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal import gateway
+from portal.billing import costs
 from portal.errors import Invalid
 from portal.jobs import catalog
 from portal.pages.access import tenant_page
@@ -71,7 +72,8 @@ def _found(request: HttpRequest, probe_id: str) -> Probe:
 
 def _shown(found: Probe) -> dict[str, Any]:
     found = probes.refresh(found, timezone.now())
-    return {"probe": found, "result": found.result}
+    cost = None if found.is_open else costs.of_source(found.tenant, found.public_id)
+    return {"probe": found, "result": found.result, "cost": cost}
 
 
 def _start(request: HttpRequest, reward: Reward, form: ProbeForm) -> bool:

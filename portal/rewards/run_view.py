@@ -9,6 +9,7 @@ from django.core.paginator import Paginator
 
 from engine.grader_spec import MAX_REWARD, parse_grader
 from portal import numbers
+from portal.billing import costs
 from portal.rewards.figures import by_kind, figures, lines_of, source_errors
 from portal.rewards.lab import sources_of
 from portal.rewards.models import LabRun
@@ -27,6 +28,7 @@ def run_context(run: LabRun, asked: Mapping[str, str]) -> dict[str, Any]:
         "figures": figures(lines),
         "source_errors": source_errors(lines, sources_of(run.grader)),
         "about": about(run),
+        "cost": costs.of_source(run.tenant, run.public_id),
         "show": show,
         "views": [(value, words, len(_shown(lines, value))) for value, words in VIEWS],
         "lines": Paginator(_shown(lines, show), LINES_PER_PAGE).get_page(asked.get("page")),

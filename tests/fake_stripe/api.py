@@ -107,9 +107,31 @@ class Api:
 
     def open_portal(self, values: dict[str, Any]) -> dict[str, Any]:
         self.state.get(values["customer"], "customer")
+        if flow := values.get("flow_data"):
+            asked = flow[flow["type"]]
+            subscription = self.state.get(asked["subscription"], "subscription")
+            if subscription["customer"] != values["customer"] or subscription["status"] == "canceled":
+                raise Refusal(400, "The subscription is not this customer's, or has ended")
+            for item in asked["items"]:
+                self.state.get(item["price"], "price")
+                if item["id"] not in [one["id"] for one in subscription["items"]["data"]]:
+                    raise Refusal(404, f"No such subscription item: '{item['id']}'", "resource_missing")
         made = self.state.make("billing_portal.session", "bps", **values)
         made["url"] = f"https://billing.stripe.com/p/session/{made['id']}"
         return made
+
+    def create_item(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Waits for the customer's next invoice."""
+        self.state.get(values["customer"], "customer")
+        if int(values["quantity"]) < 0 or len(values["unit_amount_decimal"].partition(".")[2]) > 12:
+            raise Refusal(400, "quantity must not be below 0, unit_amount_decimal has at most 12 decimal places")
+        item = {"id": self.state.name("ii"), "object": "invoiceitem", "date": self.state.now, "invoice": None, "metadata": {}, **values}
+        self.state.objects[item["id"]] = item
+        return item
+
+    def list_items(self, values: dict[str, Any]) -> dict[str, Any]:
+        found = [one for one in self.state.of("invoiceitem") if one["customer"] == values["customer"]]
+        return self._page(found[::-1], values, "/v1/invoiceitems")
 
     # --- reading ----------------------------------------------------------------------------------------------------------------
 
@@ -169,7 +191,14 @@ ROUTES: list[tuple[str, str, Any, set[str]]] = [
     ("POST", "/v1/prices", Api.create_price, {"currency", "unit_amount", "unit_amount_decimal", "lookup_key", "recurring", "product_data"}),
     ("GET", "/v1/prices", Api.list_prices, _PAGE | {"lookup_keys", "active"}),
     ("POST", "/v1/checkout/sessions", Api.create_session, _SALE),
-    ("POST", "/v1/billing_portal/sessions", Api.open_portal, {"customer", "return_url"}),
+    ("POST", "/v1/billing_portal/sessions", Api.open_portal, {"customer", "return_url", "flow_data"}),
+    (
+        "POST",
+        "/v1/invoiceitems",
+        Api.create_item,
+        {"customer", "currency", "quantity", "unit_amount_decimal", "description", "period", "metadata"},
+    ),
+    ("GET", "/v1/invoiceitems", Api.list_items, _PAGE | {"customer", "pending"}),
     ("GET", "/v1/subscriptions", Api.list_subscriptions, _PAGE | {"customer", "status"}),
     ("GET", "/v1/invoices", Api.list_invoices, _PAGE | {"created"}),
     ("GET", f"/v1/invoices/{_ID}/lines", Api.list_lines, _PAGE),

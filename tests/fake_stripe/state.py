@@ -118,6 +118,9 @@ class State:
             item |= {"current_period_start": end, "current_period_end": end + int(MONTH.total_seconds())}
         self.happen("customer.subscription.updated", subscription)
         draft = self._invoice(subscription, start, end, "subscription_cycle")
+        for item in self.of("invoiceitem"):
+            if item["customer"] == draft["customer"] and item["invoice"] is None:
+                self._take(draft, item)
         self.happen("invoice.created", draft)
         return draft
 
@@ -238,6 +241,20 @@ class State:
         quantity = self.used(invoice["customer"], meter, start, end)
         self._line(invoice, item, self._rounded(quantity, price), quantity, start, end)
 
+    def _take(self, invoice: dict[str, Any], item: dict[str, Any]) -> None:
+        """What waited for the next invoice becomes a line of it, rounded once."""
+        quantity, period = int(item["quantity"]), {name: int(at) for name, at in item["period"].items()}
+        line = self.make("line_item", "il", amount=self._rounded(quantity, item), currency=invoice["currency"], quantity=quantity)
+        line |= {"description": item["description"], "period": period, "metadata": item["metadata"], "invoice": invoice["id"]}
+        line["pricing"] = {"type": "price_details", "price_details": {"price": f"price_{item['id']}", "product": "prod_2"}}
+        details = {"invoice_item": item["id"], "proration": False}
+        line["parent"] = {"type": "invoice_item_details", "invoice_item_details": details, "subscription_item_details": None}
+        item["invoice"] = invoice["id"]
+        invoice["lines"]["data"].append(line)
+
+    def name(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers):06d}"
+
     def _rounded(self, quantity: int, price: dict[str, Any]) -> int:
         return int((quantity * Decimal(price["unit_amount_decimal"])).quantize(Decimal(1), ROUND_HALF_UP))
 
@@ -248,7 +265,7 @@ class State:
         line |= {"description": item["price"]["nickname"] or "Usage", "period": {"start": start, "end": end}}
         line["pricing"] = {"type": "price_details", "price_details": {"price": item["price"]["id"], "product": "prod_1"}}
         details = {"subscription_item": item["id"], "proration": proration, "subscription": invoice["subscription"]}
-        line["parent"] = {"type": "subscription_item_details", "subscription_item_details": details}
+        line["parent"] = {"type": "subscription_item_details", "subscription_item_details": details, "invoice_item_details": None}
         invoice["lines"]["data"].append(line)
 
     def _total(self, invoice: dict[str, Any]) -> None:

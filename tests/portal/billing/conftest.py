@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,3 +32,14 @@ def stripe(db: None, fake: FakeStripe, settings: Any) -> Stripe:
     assert connected is not None
     set_up(connected)
     return connected
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which Stripe was asked, in every run, quiet ones too."""
+    asked = [one for one in terminalreporter.stats.get("passed", []) if "test_stripe_contract" in one.nodeid]
+    if asked and os.environ.get("STRIPE_TEST_KEY"):
+        terminalreporter.write_line(f"Stripe: {len(asked)} tests of the contract asked the sandbox of STRIPE_TEST_KEY.")
+    elif asked:
+        terminalreporter.write_line(
+            f"Stripe: {len(asked)} tests of the contract asked the fake, since STRIPE_TEST_KEY is not set; no sandbox was tried."
+        )

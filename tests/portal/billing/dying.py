@@ -1,10 +1,13 @@
-"""A process that dies at random before or after one of the named places of the code."""
+"""Processes that die at random: before or after one of the named places of the code, or before any of its lines."""
 
 from __future__ import annotations
 
+import linecache
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -35,3 +38,31 @@ class Killer:
         if self.chance.random() < self.often:
             self.deaths[where] += 1
             raise Dies(where)
+
+
+class LineKiller:
+    """``deaths``: (module, line) and how often. Lives while its ``with`` holds; after a death it is to be entered anew.
+
+    Not at a ``with`` itself: what closes it would not run, which a dead process's database does for it and this one's cannot.
+    """
+
+    def __init__(self, chance: random.Random, modules: Sequence[ModuleType], often: float):
+        self.chance, self.often, self.deaths = chance, often, Counter[tuple[str, int]]()
+        self._names = {module.__file__: module.__name__ for module in modules}
+
+    def __enter__(self) -> None:
+        sys.settrace(self._called)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, _: Any) -> Any:
+        return self._perhaps if frame.f_code.co_filename in self._names else None
+
+    def _perhaps(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and self.chance.random() < self.often:
+            path, line = frame.f_code.co_filename, frame.f_lineno
+            if not linecache.getline(path, line).lstrip().startswith("with "):
+                self.deaths[self._names[path], line] += 1
+                raise Dies(f"{self._names[path]}:{line}")
+        return self._perhaps

@@ -1,24 +1,26 @@
 from __future__ import annotations
 
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
 from portal.billing import ledger
-from portal.billing.models import Entry
-from tenants.models import Tenant
+from portal.billing.models import DailyUsage, Entry
+from tests.load import usage as load
 from tests.portal.billing.books import line
 from tests.portal.world import NOW, World
 
 
-def test_the_bench_measures_and_leaves_nothing(world: World) -> None:
-    out = StringIO()
-    call_command("bench_usage", "--rows", "403", "--jobs", "7", stdout=out)
-    told = out.getvalue()
-    assert "403 entries of 7 jobs" in told and "all that the page asks for" in told and "the audit of the balance" in told
-    assert not Entry.objects.exists() and not Tenant.objects.filter(name="Bench").exists()
+def test_what_the_load_makes_is_what_the_ledger_would_have_made(world: World) -> None:
+    before = ledger.account_of(world.sums, NOW).balance_micros
+    load.fill(world.sums, 403, 7, NOW)
+    found = load.measure(world.alice, world.sums, NOW)
+    steps = load.TIMES * len(load.KINDS)
+    assert found["sound"] and found["ms"].keys() >= {"page_this_month", "page_last_month", "audit"}
+    assert Entry.objects.filter(kind__in=load.KINDS).count() == 403 + steps
+    assert ledger.account_of(world.sums, NOW).balance_micros == before + (403 + steps) * load.AMOUNT
+    days = DailyUsage.objects.values_list("day", flat=True)
+    assert len({source for source in DailyUsage.objects.values_list("source", flat=True)}) == 7 and len(set(days)) > load.DAYS // 2
 
 
 @pytest.mark.parametrize("entries", [10, 1000])

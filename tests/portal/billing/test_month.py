@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from django.test import TestCase
 
-from portal.billing import gate, ledger, outbox, reconcile, standing, usage
-from portal.billing.models import Account, Entry, Invoice, TopUp
-from portal.billing.stripe_client import Stripe
+from portal.billing import gate, late, ledger, outbox, reconcile, standing, usage
+from portal.billing.models import Account, Entry, Invoice, LateUsage, TopUp
+from portal.billing.stripe_client import Stripe, Unreachable
 from portal.jobs import delivery
 from portal.jobs.actions import create_job
 from tests.fake_stripe import FakeStripe
@@ -266,5 +266,65 @@ def test_usage_that_came_too_late_for_its_invoice_is_found_at_night(month: Month
     month.fake.usage.clear()
     month.fake.finalize(month.fake.end_period(month.subscription)["id"])
     month.hear()
+    month.fake.cancel(month.subscription)
     (found,) = reconcile.compare(month.stripe, month.clock())
     assert found.what.startswith("overage on invoice") and found.theirs == "0"
+    assert not LateUsage.objects.exists() and not month.fake.of("invoiceitem")
+
+
+def test_usage_that_came_too_late_for_its_invoice_is_a_line_of_its_own_on_the_next(month: Month) -> None:
+    """Stripe closes the invoice while the outbox stands still."""
+    month.subscription = subscribe(month.stripe, month.fake, month.world, month.clock, included=1_000_000, overage=90_000_000)
+    month.hear()
+    month.run = Run(month.world, month.engine, train={"steps": 1000})
+    month.steps(2)
+    overage = 2 * STEP_MICROS - 1_000_000
+    sent, first = month.fake.usage[:], month.fake.usage[0]["timestamp"]
+    month.fake.usage[:] = [event for event in sent if event["timestamp"] == first]  # of the second step nothing has arrived
+    on_time = month.fake.used(month.fake.customer(month.world.sums.public_id)["id"], outbox.OVERAGE)
+    month.until(NOW + MONTH)
+    month.fake.finalize(month.fake.end_period(month.subscription)["id"])
+    month.fake.usage[:] = sent
+    month.hear()
+    closed = Invoice.objects.order_by("-created_at")[0]
+    month.clock.on(3 * HOUR)
+    for _ in range(2):
+        assert reconcile.compare(month.stripe, month.clock()) == []
+    asked = LateUsage.objects.get()
+    assert (asked.micros, len(month.fake.of("invoiceitem"))) == (overage - on_time, 1) and 0 < on_time < overage
+
+    month.until(NOW + 2 * MONTH)
+    following = month.fake.end_period(month.subscription)
+    month.fake.finalize(following["id"])
+    month.hear()
+    line = next(line for line in Invoice.objects.get(invoice_id=following["id"]).lines if line["late_of"])
+    assert (line["quantity"], line["amount_minor"], line["late_of"]) == (asked.micros, round(asked.micros / 10_000), closed.invoice_id)
+    assert f"told after invoice {closed}" in line["text"]
+    # Paid, the same micro-units come back as credit; and the file has both lines.
+    paid = Entry.objects.filter(source_type="invoice", source=following["id"], step=0).get()
+    assert paid.amount_micros == asked.micros
+    told = [row for row in csv_rows(month, NOW) if row["told_hour"] and line["start"] <= row["told_hour"] < line["end"]]
+    assert sum(int(row["overage_micros"]) for row in told) == on_time + line["quantity"]
+    assert reconcile.compare(month.stripe, month.clock()) == []
+    assert ledger.audit(month.world.sums).sound
+
+
+def test_late_usage_is_asked_for_once_whatever_stripe_answers(month: Month) -> None:
+    month.subscription = subscribe(month.stripe, month.fake, month.world, month.clock, included=1_000_000)
+    month.hear()
+    month.run = Run(month.world, month.engine, train={"steps": 1000})
+    month.steps(1)
+    month.until(NOW + MONTH)
+    month.fake.usage.clear()
+    month.fake.finalize(month.fake.end_period(month.subscription)["id"])
+    month.hear()
+    month.fake.fault = lambda: "lost" if month.fake.calls[-1] == ("POST", "/v1/invoiceitems") else None
+    since = month.clock() - 40 * DAY
+    with pytest.raises(Unreachable):
+        late.put_on_next(month.stripe, since, month.clock())
+    assert (LateUsage.objects.get().item_id, len(month.fake.of("invoiceitem"))) == ("", 1)
+    month.fake.fault = lambda: None
+    month.clock.on(30 * HOUR)  # no idempotency key protects any more
+    assert [late.put_on_next(month.stripe, since, month.clock()) for _ in range(2)] == [1, 0]
+    (item,) = month.fake.of("invoiceitem")
+    assert LateUsage.objects.get().item_id == item["id"]

@@ -13,6 +13,7 @@ from django.utils import timezone
 from engine.rewards.judge import JudgeReply
 from portal.billing import holds, ledger, limits, quotas, refusals, spending, storage
 from portal.billing.models import Account, DailyUsage, Entry, Hold, Invoice, Price, QuotaOverride
+from portal.billing.money import shown as shown_money
 from portal.billing.spending import Spender
 from portal.datasets.models import Dataset
 from portal.gateway import EngineDown
@@ -320,6 +321,22 @@ def test_a_probe_that_credit_does_not_cover_is_refused_before_the_engine_hears_o
     with pytest.raises(refusals.NoCredit, match="this probe may cost"):
         world.probe()
     assert not engine.probes.orders and not Probe.objects.exists()
+
+
+# What the pages say
+
+
+def test_the_pages_of_trials_and_probes_say_what_they_cost(world: World, judged: FakeEngine) -> None:
+    client, probe = world.client(world.alice), world.probe()
+    reward = probe.reward.public_id
+    assert "is set aside until it ends" in client.get(f"/rewards/{reward}/probe/").content.decode()
+    for _ in range(4):
+        shown = client.get(f"/rewards/probes/{probe.public_id}/", headers={"HX-Request": "true"}).content.decode()
+    cost = sum(micros for *_, micros in bills("probe"))
+    assert f"This probe has cost {shown_money(cost)}" in shown
+    run = begin(world, typed())
+    assert f"{TOKENS} <small>0.00001 USD</small>" in client.get(f"/rewards/runs/{run.public_id}/").content.decode()
+    assert "Trials are free, except for what judges read and write" in client.get(f"/rewards/{reward}/lab/").content.decode()
 
 
 # Storage

@@ -1,5 +1,6 @@
 """What we count on Stripe for. Against the fake; with STRIPE_TEST_KEY set, against that sandbox of the real Stripe, so that the fake stays
-honest. A real sum of usage is there only after a while, so it is not asked for here.
+honest. No test is left out either way, and the run says at its end which Stripe it was. A real sum of usage is there only after a while, so
+it is not asked for here.
 """
 
 from __future__ import annotations
@@ -68,6 +69,19 @@ def test_a_checkout_for_credit_is_open_unpaid_and_says_what_it_is_for(either: St
     assert opened.url.startswith("https://checkout.stripe.com/")
     assert (found.reference, found.mode, found.status, found.paid) == (reference, "payment", "open", False)
     assert (found.amount_minor, found.currency, found.customer) == (5000, "USD", customer)
+
+
+def test_late_usage_waits_once_for_the_customers_next_invoice(either: Stripe, customer: str, clock: Clock) -> None:
+    began = outbox.hour_of(clock() - timedelta(days=40))
+    asked: dict[str, Any] = {"customer": customer, "invoice": f"in_{uuid4().hex[:20]}", "micros": 1_234_567, "currency": "USD"}
+    asked |= {
+        "unit_minor": catalogue.micro_unit_minor("USD"),
+        "words": "Usage beyond credit",
+        "period": (began, began + timedelta(days=30)),
+    }
+    first = either.add_late(**asked, now=clock())
+    assert first.startswith("ii_") and either.add_late(**asked, now=clock()) == first
+    assert either.add_late(**{**asked, "invoice": "in_another"}, now=clock()) != first
 
 
 def test_what_is_not_there_is_refused_by_name(either: Stripe) -> None:

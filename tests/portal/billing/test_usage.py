@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from portal.billing import costs, ledger, usage
+from portal.billing import costs, ledger, usage, views
 from portal.billing.chart import chart
 from portal.billing.models import Hold, Kind, Price
 from portal.errors import Invalid
@@ -101,6 +101,14 @@ def test_the_files_add_up_to_the_page(world: World, run: Run) -> None:
     for row in entries:
         if row["kind"] in Kind.values and not row["reverses"]:
             assert -int(row["amount_micros"]) == (int(row["quantity"]) * int(row["price_micros_per_million"]) + 500_000) // 1_000_000
+
+
+def test_what_somebody_decided_is_found_by_an_index_of_its_own(world: World) -> None:
+    """Among millions of entries the newest few would else be looked for row by row."""
+    ledger.post(world.sums, [line(step) for step in range(3)], NOW)
+    letters = views._letters(world.sums)
+    assert "entry_decided" in letters.explain() or connection.vendor == "postgresql"  # which scans so few rows
+    assert {entry.by for entry in letters} == {"installation"}
 
 
 def test_a_cell_is_no_formula(world: World) -> None:
