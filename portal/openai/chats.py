@@ -65,12 +65,12 @@ def ask(tenant: Tenant, user: User, request: ChatRequest, now: datetime) -> Aske
     """Raises ``names.NoModel``, ``Invalid``, ``Forbidden`` for viewers, and the refusals of ``spending.hold`` for who cannot pay."""
     require(tenant, user, Role.MEMBER)
     served = names.resolve(tenant, request.model, now)
+    engine = engines.name_of(served.job) if served.job else engines.name_for(served.info.name)
     with transaction.atomic():
         chat = Chat.objects.create(
             tenant=tenant, base_model=served.info.name, job=served.job, version=served.version, asked_by=user, created_at=now
         )
         spending.hold(_spender(chat), _most(served, request), now, lasts=LASTS)
-    engine = engines.name_of(served.job) if served.job else engines.name_for(served.info.name)
     return Asked(chat=chat, engine=engine, model=served.name, request=request)
 
 
