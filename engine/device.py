@@ -24,6 +24,8 @@ _DEVICE_NODES: dict[Kind, str] = {"npu": "/dev/davinci_manager", "cuda": "/dev/n
 # can be switched off by the environment.
 _TORCH_PLUGINS: dict[Kind, tuple[str, ...]] = {"npu": ("torch_npu",), "cuda": (), "cpu": ()}
 OLDEST_TORCH = (2, 10)
+# The niceness of what calculates for seconds on a CPU: those go first that only hand on what it has done.
+CALCULATES = 15
 
 
 class NoDevice(RuntimeError):
@@ -223,6 +225,17 @@ def pin(cores: tuple[int, ...]) -> None:
             os.sched_setaffinity(int(task.name), cores)
         except ProcessLookupError:  # a thread that ended meanwhile
             continue
+
+
+def let_others_go_first(niceness: int) -> None:
+    """All threads that are there; on Linux each has a niceness of its own, and hands it on to those it starts.
+
+    Never less nice than it was started: only root may take that back.
+    """
+    for task in Path("/proc/self/task").iterdir() if niceness else ():
+        with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
+            thread = int(task.name)
+            os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def limit_threads(env: dict[str, str], count: int = 1) -> None:

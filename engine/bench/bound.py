@@ -12,11 +12,14 @@ class Bound:
     """Seconds. ``rollout_s``: the sampler's work, ``train_s``: the trainer's, ``path_s``: the longest job by itself, tools included.
 
     No schedule is faster than the largest of the three: each device does one thing at a time, and a job's steps follow one another.
+    ``ordered_s``: both devices at once with the jobs' steps in order (``ordered``), None where it was not measured. It is no part of the
+    bound, and closer to what can be reached.
     """
 
     rollout_s: float
     train_s: float
     path_s: float
+    ordered_s: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -27,10 +30,6 @@ class Bound:
         """Which of the three it is."""
         named = {"rollout device": self.rollout_s, "trainer": self.train_s, "longest job": self.path_s}
         return max(named, key=lambda name: named[name])
-
-    def scaled(self, share: float) -> Bound:
-        """Of all the work, when this is the bound of ``share`` of each job's steps."""
-        return Bound(rollout_s=self.rollout_s / share, train_s=self.train_s / share, path_s=self.path_s / share)
 
 
 def train_seconds(measured: Sequence[float], steps: int) -> float:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from engine.bench.bound import Bound
 from engine.bench.loads import BenchJob
 from engine.bench.memory import memory_bytes
+from engine.bench.ordered import measure_ordered
 from engine.bench.parts import PartFailed
 from engine.bench.progress import Screen
 from engine.bench.replay import measure_bound
@@ -118,7 +119,8 @@ def _add_bound(found: Measured, settings: EngineSettings, work: list[JobAsked], 
         found.notes.append("No regime ran to its end, so the bound was not measured.")
         return
     try:
-        found.bound = measure_bound(settings, work, on_stage=screen.stage)
+        bound = measure_bound(settings, work, on_stage=screen.stage)
+        found.bound = replace(bound, ordered_s=measure_ordered(settings, work, on_stage=screen.stage))
     except PartFailed as error:
         found.notes.append(f"The bound could not be measured: {error}")
 
@@ -134,9 +136,7 @@ def meta(found: Measured, *, workload: str, jobs: list[BenchJob], settings: Engi
         "steps_per_job": max((job.steps for job in jobs), default=0),
         "model": settings.model,
         "seed": seed,
-        "bound": None
-        if bound is None
-        else {"rollout_s": bound.rollout_s, "train_s": bound.train_s, "path_s": bound.path_s, "binding": bound.binding},
+        "bound": None if bound is None else {**asdict(bound), "binding": bound.binding},
         "memory_mb": {name: round(size / 1e6) for name, size in found.memory.items()},
         "notes": found.notes,
     }

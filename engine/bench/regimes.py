@@ -14,7 +14,7 @@ from engine.follow import JobView
 HOUR_SECONDS = 3600.0
 WORKING = ("rollout", "train", "commit")
 # Of several rounds their median stands in the report, and beside these also the least and the largest.
-WITH_SPREAD = ("steps_per_hour", "wall_s", "idle_ready", "bound_ratio")
+WITH_SPREAD = ("steps_per_hour", "wall_s", "idle_ready", "bound_ratio", "ordered_ratio")
 
 
 def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
     (``measured_share``: how much of the work was done, see ``work_done``). ``rollout_busy``, ``train_busy``: of the throughput's window,
     with requests in the sampler and with a training under way. ``idle_ready``: of the whole run, with a device idle though a job waited to
     use it, for whatever reason: in the other regimes that is what the regime costs, in ``marlaas`` what the engine itself does.
+    ``bound_ratio``: the bound's share of ``wall_s``; ``ordered_ratio`` likewise, of both devices' work side by side in the jobs' order.
     """
     if not run.steps:
         return {"steps": 0, "measured_share": 0.0}
@@ -48,6 +49,7 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
         "idle_ready_train": _share(idle["train"], _measured_seconds(run)),
         "bound_s": None if bound is None else round(bound.seconds, 3),
         "bound_ratio": None if bound is None else _share(bound.seconds, wall),
+        "ordered_ratio": None if bound is None or bound.ordered_s is None else _share(bound.ordered_s, wall),
         "steps": run.steps,
         "measured_share": round(share, 3),
         "steps_without_signal": sum(data.get("skipped") is not None for view in run.jobs for data in view.committed),

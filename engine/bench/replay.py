@@ -71,21 +71,21 @@ async def _replay_sampling(settings: EngineSettings, order: SamplerOrder, say: S
     say("starting a sampler for the replay…")
     sampler = await BenchSampler.start(settings)
     refs = [await sampler.serve(job.job, job.adapter, load_id=number + 1) for number, job in enumerate(order.jobs)]
-    await _all([(ref, job.steps[0]) for ref, job in zip(refs, order.jobs, strict=True)], sampler, tools=False)
+    await play([(ref, job.steps[0]) for ref, job in zip(refs, order.jobs, strict=True)], sampler, tools=False)
     say(f"replaying {sum(job.requests for job in order.jobs)} requests in one saturated batch…")
     steps = max(len(job.steps) for job in order.jobs)
     pairs = list(zip(refs, order.jobs, strict=True))
     everything = [(ref, job.steps[step]) for step in range(steps) for ref, job in pairs if step < len(job.steps)]
-    saturated = await _all(everything, sampler, tools=False)
+    saturated = await play(everything, sampler, tools=False)
     path, job = {}, order.jobs[order.longest]
     for step in order.path_steps:
         say(f"replaying the longest job alone, step {step + 1}…")
-        path[step] = await _all([(refs[order.longest], job.steps[step])], sampler, tools=True)
+        path[step] = await play([(refs[order.longest], job.steps[step])], sampler, tools=True)
     await sampler.close()
     return SamplerTimes(saturated=saturated, path=path)
 
 
-async def _all(batches: list[tuple[AdapterRef, list[EpisodeAsked]]], sampler: BenchSampler, *, tools: bool) -> float:
+async def play(batches: list[tuple[AdapterRef, list[EpisodeAsked]]], sampler: BenchSampler, *, tools: bool) -> float:
     """Seconds until all episodes of all batches, begun at once, are over."""
     began = time.monotonic()
     async with asyncio.TaskGroup() as tasks:

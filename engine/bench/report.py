@@ -73,6 +73,7 @@ def _regimes(figures: Mapping[str, dict[str, Any]]) -> str:
         "train busy",
         "idle though ready",
         "of the bound",
+        "of the work in order",
     ]
     rows = [[_name(regime, one), *_line(one)] for regime, one in figures.items()]
     return table(head, rows)
@@ -88,6 +89,7 @@ def _line(one: dict[str, Any]) -> list[str | None]:
         _seconds(one.get("completion_s")),
         *[_percent(one.get(name)) for name in SHARES],
         _percent(one.get("bound_ratio")),
+        _percent(one.get("ordered_ratio")),
     ]
 
 
@@ -129,6 +131,8 @@ def _bound(bound: dict[str, Any] | None, figures: Mapping[str, dict[str, Any]]) 
         ["trainer: all trainings", f"{bound['train_s']:.2f} s"],
         ["longest job by itself, tools included", f"{bound['path_s']:.2f} s"],
     ]
+    if bound.get("ordered_s") is not None:
+        rows.append(["both devices side by side, each job's steps in order", f"{bound['ordered_s']:.2f} s"])
     most = max(bound["rollout_s"], bound["train_s"], bound["path_s"])
     says = f"No schedule does this work in less than {most:.2f} s: the {bound['binding']} takes that long."
     if (one := figures.get(BASELINE, {})).get("wall_s"):

@@ -24,7 +24,7 @@ from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
 from vllm.platforms import current_platform
 from vllm.v1.worker.cpu_worker import CPUWorker
 
-from engine.device import parse_cores, pin
+from engine.device import CALCULATES, let_others_go_first, parse_cores, pin
 
 # A stack may hold slots that no row of this step uses, so that it survives rows coming and going: at most this share of those in use.
 _SLACK = 4
@@ -33,11 +33,15 @@ _CALLS_IN_ROWS = 20
 
 
 class PinnedWorker(CPUWorker):
-    """vLLM's CPU worker, kept on the cores of ``VLLM_CPU_OMP_THREADS_BIND``: without a process of its own, vLLM does not bind it."""
+    """vLLM's CPU worker, kept on the cores of ``VLLM_CPU_OMP_THREADS_BIND``: without a process of its own, vLLM does not bind it.
+
+    It lets the process go first that feeds it, on the same cores.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         cores = parse_cores(os.environ.get("VLLM_CPU_OMP_THREADS_BIND", "").replace("nobind", ""))
         pin(cores)
+        let_others_go_first(CALCULATES)
         super().__init__(*args, **kwargs)
         torch.set_num_threads(max(1, len(cores)))
 

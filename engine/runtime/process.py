@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import logging
 import os
@@ -17,30 +16,20 @@ from engine.settings import EngineSettings
 
 logger = logging.getLogger(__name__)
 
-# What calculates for seconds lets those go first that only hand on what it has done, and the pages of the site beside it.
-CALCULATES = 15
+# The niceness of what feeds a calculating process of its own and hands on what comes out: before that process (device.CALCULATES), whose
+# cores it shares, and behind the pages of the site.
+HANDS_ON = 5
 LOG_BYTES_KEPT = 20 * 2**20
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def enter(role: str, settings: EngineSettings, *, cores: tuple[int, ...] = (), threads: int = 1, niceness: int = 0) -> None:
     """First thing in an actor: before torch or vllm is imported. ``niceness``: how far it, and its children, let others go first."""
-    _let_others_go_first(niceness)
+    device.let_others_go_first(niceness)
     device.limit_threads(os.environ, threads)
     device.pin(cores)
     log_to(settings.log_dir / f"engine-{role}.log")
     logger.info("%s: process %d starts on cores %s", role, os.getpid(), ",".join(map(str, cores)) or "any")
-
-
-def _let_others_go_first(niceness: int) -> None:
-    """All threads that are there; on Linux each has a niceness of its own, and hands it on to those it starts.
-
-    Never less nice than it was started: only root may take that back.
-    """
-    for task in Path("/proc/self/task").iterdir() if niceness else ():
-        with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
-            thread = int(task.name)
-            os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def log_to(path: Path) -> None:

@@ -13,6 +13,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from engine import device
 from engine.ports import PortError, Snapshot, TrainRequest, TrainResult
 from engine.runtime import process
 from engine.runtime.fence import Fence
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 class TrainActor:
     def __init__(self, settings: EngineSettings, rank: int, factory: str, name: str):
         threads = max(1, len(settings.train_core_ids))
-        process.enter(name, settings, cores=settings.train_core_ids, threads=threads, niceness=process.CALCULATES)
+        process.enter(name, settings, cores=settings.train_core_ids, threads=threads, niceness=device.CALCULATES)
         self._settings = settings
         self._rank = rank
         self._fence = Fence()

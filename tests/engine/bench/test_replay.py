@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.bench.replay import _all
+from engine.bench.replay import play
 from engine.bench.requests import TurnAsked
 from engine.ports import AdapterRef
 
@@ -24,13 +24,13 @@ def episode(*prompts: list[int], tool_seconds: float) -> list[TurnAsked]:
 async def test_the_turns_of_an_episode_follow_one_another_and_tools_are_not_waited_for():
     sampler = FakeSampler()
 
-    await _all([(REF, [episode([1], [1, 2], tool_seconds=1e6)])], sampler, tools=False)
+    await play([(REF, [episode([1], [1, 2], tool_seconds=1e6)])], sampler, tools=False)
 
     assert sampler.drawn == [("a", [1], 2), ("a", [1, 2], 3)]
 
 
 async def test_a_job_alone_waits_for_its_tools():
-    seconds = await _all([(REF, [episode([1], [2], tool_seconds=0.01)])], FakeSampler(), tools=True)
+    seconds = await play([(REF, [episode([1], [2], tool_seconds=0.01)])], FakeSampler(), tools=True)
 
     assert seconds >= 0.02
 
@@ -39,6 +39,6 @@ async def test_a_job_alone_waits_for_its_tools():
 async def test_all_episodes_of_all_batches_are_played(tools):
     sampler = FakeSampler()
 
-    await _all([(REF, [episode([1], tool_seconds=0.0)] * 3), (REF, [episode([2], tool_seconds=0.0)] * 2)], sampler, tools=tools)
+    await play([(REF, [episode([1], tool_seconds=0.0)] * 3), (REF, [episode([2], tool_seconds=0.0)] * 2)], sampler, tools=tools)
 
     assert sorted(prompt for _, prompt, _ in sampler.drawn) == [[1], [1], [1], [2], [2]]

@@ -58,6 +58,7 @@ def test_a_run_is_held_against_its_own_work_replayed(tmp_path):
 
     assert found["_meta"]["bound"]["binding"] == "longest job"
     assert 0.3 < found["marlaas"]["bound_ratio"] < 1.05
+    assert 0.3 < found["marlaas"]["ordered_ratio"] < 1.05
 
 
 @pytest.mark.engine

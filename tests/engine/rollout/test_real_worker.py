@@ -79,6 +79,19 @@ async def test_abort_stops_generation_of_that_job(sampler, base, adapter_files, 
     assert sampler.stats()["running"] <= 1
 
 
+async def test_the_engine_core_lets_the_process_go_first_that_feeds_it(base, vllm_environment, folder):
+    from engine.device import CALCULATES
+    from engine.rollout.vllm_worker import VllmSampler
+    from engine.runtime.process import children
+
+    before = set(children())
+    sampler = await VllmSampler.start(base.sampler_config(vllm_environment, folder))
+    core = next(pid for pid in set(children(named="VLLM")) - before)
+
+    assert os.getpriority(os.PRIO_PROCESS, core) == CALCULATES > os.getpriority(os.PRIO_PROCESS, os.getpid())
+    await sampler.close()
+
+
 async def test_the_end_of_the_engine_is_noticed(base, vllm_environment, adapter_files, new_ref, folder):
     from engine.rollout.vllm_worker import VllmSampler
     from engine.runtime.process import children

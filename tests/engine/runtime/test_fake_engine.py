@@ -76,8 +76,9 @@ def test_production_does_not_start_behind_weaker_walls(tmp_path):
 
 
 def test_who_hands_on_goes_before_who_calculates(engine):
-    niceness = {title: os.getpriority(os.PRIO_PROCESS, *engine.processes(title)) for title in ("ray::Manager", "ray::Http", "ray::Train")}
-    assert niceness == {"ray::Manager": 0, "ray::Http": 0, "ray::Train": 15}
+    titles = ("ray::Manager", "ray::Http", "ray::Rollout", "ray::Train")
+    niceness = {title: os.getpriority(os.PRIO_PROCESS, *engine.processes(title)) for title in titles}
+    assert niceness == {"ray::Manager": 0, "ray::Http": 0, "ray::Rollout": 5, "ray::Train": 15}
 
 
 def test_nothing_of_the_engine_can_be_reached_from_outside(engine):

@@ -55,6 +55,6 @@ def test_a_spawned_child_without_a_title_is_known_all_the_same():
 
 @pytest.mark.parametrize(("started_with", "runs_with"), [(0, 15), (19, 19)])
 def test_a_process_is_never_less_nice_than_it_was_started(started_with, runs_with):
-    script = "import os; from engine.runtime import process; process._let_others_go_first(15); print(os.getpriority(os.PRIO_PROCESS, 0))"
+    script = "import os; from engine import device; device.let_others_go_first(15); print(os.getpriority(os.PRIO_PROCESS, 0))"
     command = ["nice", "-n", str(started_with), sys.executable, "-c", script]
     assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) == runs_with
