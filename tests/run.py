@@ -64,7 +64,7 @@ STAGES = (
     ),
     pytest_stage(
         "unit",
-        900,
+        1500,
         *LIGHT,
         "-m",
         f"{ELSEWHERE} and not postgres",
@@ -72,11 +72,11 @@ STAGES = (
         *(f"--ignore={path}" for path in (*PORTAL, "tests/browser")),
         sociable=True,
     ),
-    pytest_stage("portal", 1500, "-m", f"{ELSEWHERE} and not postgres", *PORTAL, sociable=True),
-    pytest_stage("postgres", 1500, "-m", ELSEWHERE, *PORTAL, on_postgres=True, sociable=True),
+    pytest_stage("portal", 2400, "-m", f"{ELSEWHERE} and not postgres", *PORTAL, sociable=True),
+    pytest_stage("postgres", 2400, "-m", ELSEWHERE, *PORTAL, on_postgres=True, sociable=True),
     pytest_stage("engine", 2400, "-m", "engine and not stack and not browser and not soak", "tests"),
     pytest_stage("stack", 900, "-m", "stack and not browser and not soak", "tests"),
-    pytest_stage("browser", 1500, "-m", "browser and not soak", "tests", needs_browser=True),
+    pytest_stage("browser", 2400, "-m", "browser and not soak", "tests", needs_browser=True),
 )
 SOAK = (pytest_stage("soak", 7200, "-m", "soak", "tests"),)
 
