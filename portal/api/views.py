@@ -83,10 +83,8 @@ class Jobs(TenantViews):
 
     def get_queryset(self) -> Any:
         found = with_cost(super().get_queryset().select_related("dataset", "reward"))
-        asked = self.request.query_params
-        if self.action != "list" or "archived" not in asked:
-            return found
-        return found.filter(archived_at__isnull=chosen(asked, "archived", ("true", "false")) == "false")
+        wanted = chosen(self.request.query_params, "archived", ("true", "false")) if self.action == "list" else ""
+        return found.filter(archived_at__isnull=wanted == "false") if wanted else found
 
     @documented(
         shapes.JobOut, {**REFUSED, 409: shapes.ErrorOut}, 201, request={"application/json": shapes.job_request_schema()}, parameters=[_KEY]
