@@ -12,7 +12,7 @@ endif
 .PHONY: help setup demo up down test bench bench-live bench-pages bench-service bench-usage soak screenshots
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1mmake %-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  Settings: PORT=8800  MODEL=tiny-math|smollm2-135m|DIRECTORY|HUB/NAME  DEVICE=cpu|cuda  PYTHON=…  TORCH_INDEX=…"
 

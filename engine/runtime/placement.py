@@ -43,7 +43,7 @@ def trainers(group: int) -> str:
 
 
 def wishes(settings: EngineSettings, *, share: float) -> list[Wish]:
-    """What the settings ask for. ``share``: accelerators per process, 0 where there are none."""
+    """What the settings ask for, in the order in which it is reserved. ``share``: accelerators per process, 0 where there are none."""
     resource = settings.device_profile().ray_resource
     calculates = {resource: share} if resource and share else {"CPU": TRIFLE}
     samplers = Wish(
@@ -61,7 +61,8 @@ def wishes(settings: EngineSettings, *, share: float) -> list[Wish]:
         )
         for group in range(settings.train_groups)
     ]
-    return [samplers, *groups]
+    # In this order: where both share nodes, samplers would else leave one accelerator here and one there to ranks that belong together.
+    return [*groups, samplers]
 
 
 def _marked(resource: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.engine
 def test_samplers_lie_apart_and_each_group_of_ranks_together_unless_told_otherwise():
     from engine.runtime.placement import TRIFLE, wishes
 
-    samplers, *groups = wishes(settings.load(device="cpu", rollout_replicas=3, train_groups=2, train_ranks=4), share=0.0)
+    *groups, samplers = wishes(settings.load(device="cpu", rollout_replicas=3, train_groups=2, train_ranks=4), share=0.0)
 
     assert (samplers.count, samplers.strategy, samplers.resources) == (3, "SPREAD", {"CPU": TRIFLE})
     assert [(group.name, group.count, group.strategy) for group in groups] == [("trainers-0", 4, "PACK"), ("trainers-1", 4, "PACK")]
@@ -20,7 +20,7 @@ def test_a_place_takes_its_accelerators_and_wants_its_node_s_mark():
     from engine.runtime.placement import TRIFLE, wishes
 
     told = settings.load(device="cuda", rollout_nodes="sampling", train_nodes="training", train_spread="strict_spread")
-    samplers, trainers = wishes(told, share=0.5)
+    trainers, samplers = wishes(told, share=0.5)
 
     assert samplers.resources == {"GPU": 0.5, "sampling": TRIFLE}
     assert (trainers.resources, trainers.strategy) == ({"GPU": 0.5, "training": TRIFLE}, "STRICT_SPREAD")
