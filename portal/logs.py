@@ -1,8 +1,13 @@
-"""Structured logs on standard error: key=value for people, JSON for machines. Secrets never enter an event, so none need be filtered."""
+"""Structured logs on standard error: key=value for people, JSON for machines.
+
+Secrets do not enter an event. The addresses of requests do, and what a mailed link opens stands in its address: that part is veiled in each
+line, whoever wrote it, and so is whatever looks like an API token.
+"""
 
 from __future__ import annotations
 
 import logging.config
+import re
 from typing import Any
 
 import structlog
@@ -18,21 +23,17 @@ _SHARED: list[Any] = [
     structlog.processors.StackInfoRenderer(),
     structlog.processors.format_exc_info,
 ]
+_OPENS = r"/join/[^/\s]+/|/accounts/confirm-email/|/accounts/password/reset/key/|\bmrl_(?:live_)?[a-z2-7]{12}_"
+_SECRET = re.compile(rf"({_OPENS})[^/\s\"'<>?&,]+")
 
 
 def configure(*, json: bool) -> None:
     """Send structlog and the standard library's loggers through one formatter."""
-    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=_plain)
-    formatter = {
-        "()": structlog.stdlib.ProcessorFormatter,
-        "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-        "foreign_pre_chain": _SHARED,
-    }
     logging.config.dictConfig(
         {
             "version": 1,
             "disable_existing_loggers": False,
-            "formatters": {"line": formatter},
+            "formatters": {"line": {"()": formatter, "json": json}},
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
             "root": {"handlers": ["stderr"], "level": "INFO"},
             "loggers": {name: {"level": "WARNING"} for name in ("httpx", "httpcore", "daphne", "django_structlog", "asyncio")},
@@ -43,6 +44,17 @@ def configure(*, json: bool) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def formatter(*, json: bool) -> logging.Formatter:
+    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=_plain)
+    return structlog.stdlib.ProcessorFormatter(
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _veil, renderer], foreign_pre_chain=_SHARED
+    )
+
+
+def _veil(logger: Any, method: str, event: dict[str, Any]) -> dict[str, Any]:
+    return {name: _SECRET.sub(r"\1…", value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _plain(stream: Any, exc_info: Any) -> None:

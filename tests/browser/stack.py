@@ -25,6 +25,8 @@ from deploy.supervisor.stack import KEEP_ALIVE
 ROOT = Path(__file__).resolve().parents[2]
 READY_SECONDS = 180.0
 STOP_SECONDS = 10.0
+# As the supervisor starts it.
+WEB_FLAGS = ("--lifespan", "off", "--no-access-log", "--no-proxy-headers", *KEEP_ALIVE)
 _TICK = threading.Event()
 
 
@@ -57,10 +59,7 @@ class Stack:
                 *(python, "-m", "tests.portal.fake_engine", "--port", str(engine_port), "--secret", "browser-tests"),
                 *("--speed", str(speed), "--slots", str(slots)),
             ),
-            "web": (
-                *(python, "-m", "uvicorn", "portal.asgi:application", "--port", str(port), "--lifespan", "off", "--log-level", "info"),
-                *KEEP_ALIVE,
-            ),
+            "web": (python, "-m", "uvicorn", "portal.asgi:application", "--port", str(port), *WEB_FLAGS),
             "worker": (
                 *(python, "-m", "celery", "-A", "portal", "worker", "--concurrency", "1"),
                 *("--loglevel", "INFO", "--without-mingle", "--without-gossip"),

@@ -14,6 +14,7 @@ import websockets
 
 from tests.browser.stack import Stack, free_port
 from tests.portal.world import additions
+from tests.support import secrets
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
 DEADLINE_SECONDS = 150.0
@@ -29,8 +30,8 @@ class Person:
     def __init__(self, stack: Stack):
         self.stack = stack
         seeded = stack.manage("seed_tenant", "--email", "alice@example.org", "--password", "correct horse", "--name", "Sums", "--token")
-        token = json.loads(seeded)["token"]
-        self.http = httpx.Client(base_url=f"{stack.url}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=20)
+        self.token = json.loads(seeded)["token"]
+        self.http = httpx.Client(base_url=f"{stack.url}/api/v1", headers={"Authorization": f"Bearer {self.token}"}, timeout=20)
         dataset = self.http.post("/datasets/", data={"name": "sums"}, files={"file": ("sums.jsonl", additions(40))}).json()
         reward = self.http.post("/rewards/", json={"name": "exact", "grader": {"type": "string_check"}}).json()
         self.order = {"dataset": dataset["id"], "reward": reward["id"], "base_model": "tiny-math"}
@@ -212,3 +213,14 @@ def test_an_ingester_that_is_told_to_stop_stops(stack: Stack) -> None:
     process.terminate()
     assert process.wait(10) == 0
     stack.launch("ingester")
+
+
+def test_no_log_of_all_this_tells_a_secret(stack: Stack, alice: Person) -> None:
+    """The last of this file, so that it reads what all the others have made the processes say."""
+    hidden = alice.token.rpartition("_")[2][:20]
+    assert httpx.get(f"{stack.url}/join/inv_x/{hidden}/").status_code == 404
+    assert alice.http.get(f"/{alice.token}/").status_code == 404
+    known = {"token": hidden, "password": "correct horse", "session": alice.session, **secrets.generated_in(stack.state)}
+    assert len(known) >= 5
+    assert "/join/inv_x/…/" in stack.log("web")
+    assert secrets.told(stack.log_dir, known) == []

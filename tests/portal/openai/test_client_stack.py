@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+import secrets
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,6 +17,8 @@ import pytest
 from openai import OpenAI
 
 from tests.browser.stack import Stack, answers, free_port
+from tests.support.secrets import generated_in
+from tests.support.secrets import told as told_in
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(580)]
 ENGINE_SECONDS, JOB_SECONDS = 400.0, 200.0
@@ -44,10 +48,9 @@ HYPERPARAMETERS = {"batch_size": 8, "steps": 4, "group_size": 4, "max_new_tokens
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    import sys
-
     stack = Stack(tmp_path_factory.mktemp("stack"), port=free_port(), engine_port=free_port())
     stack.environment |= {"MARLAAS_KV_GIB": "0.25", "MARLAAS_JOB_SLOTS": "4", "MARLAAS_OBJECT_STORE_MB": "80"}
+    stack.environment["MARLAAS_ENGINE_SECRET"] = secrets.token_hex(16)
     stack.commands["engine"] = (sys.executable, "-m", "engine", "serve")
     try:
         stack.start()
@@ -128,6 +131,18 @@ def test_the_whole_way(client: OpenAI) -> None:
     answer = client.chat.completions.create(model="adder", messages=[{"role": "user", "content": "3+4="}], max_tokens=8, n=2)
     assert (answer.model, len(answer.choices)) == ("adder@4", 2)
     what_is_not_there_is_an_error_of_its_kind(client, job.id)
+    files_are_read_and_deleted(client, multi.training_file)
+
+
+def files_are_read_and_deleted(client: OpenAI, used: str) -> None:
+    spare = client.files.create(file=sums(8, seed=4), purpose="fine-tune")
+    rows = [json.loads(line) for line in client.files.content(spare.id).text.splitlines()]
+    assert [(row["prompt"], row["answer"]) for row in rows] == [tuple(json.loads(line).values()) for line in sums(8, seed=4)]
+    assert client.files.delete(spare.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.files.retrieve(spare.id)
+    with pytest.raises(openai.ConflictError, match="one job was made of it"):
+        client.with_options(max_retries=0).files.delete(used)
 
 
 def stream_and_whole_are_the_same(client: OpenAI, model: str) -> None:
@@ -179,3 +194,11 @@ def sampling(stack: Stack) -> int:
     secret = {"Authorization": f"Bearer {stack.environment['MARLAAS_ENGINE_SECRET']}"}
     with urllib.request.urlopen(urllib.request.Request(f"{stack.environment['MARLAAS_ENGINE_URL']}/status", headers=secret)) as answer:
         return json.load(answer)["sampler"].get("chat_completions", 0)
+
+
+def test_no_log_of_portal_or_engine_tells_a_secret(stack: Stack, client: OpenAI) -> None:
+    """The last of this file: the logs are those of all that stands above."""
+    known = {"token": client.api_key.rpartition("_")[2][:20], "engine's": stack.environment["MARLAAS_ENGINE_SECRET"]}
+    known |= {"password": "correct horse", **generated_in(stack.state)}
+    assert len(known) >= 4
+    assert told_in(stack.log_dir, known) == []
