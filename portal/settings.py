@@ -163,6 +163,7 @@ ACCOUNT_RATE_LIMITS = {"signup": "20/h/ip", "login_failed": "10/5m/ip,5/5m/key",
 ACCOUNT_EMAIL_VERIFICATION = "mandatory"
 ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True  # allauth does it in the session that signed up, and in no other
 ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]  # who reads a person's mail is not yet that person
 ACCOUNT_FORMS = {"signup": "tenants.forms.SignupForm"}
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "MARLaaS: "
 ACCOUNT_LOGOUT_ON_GET = False

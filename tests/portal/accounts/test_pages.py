@@ -151,7 +151,9 @@ def asked_again(pages: Client, path: str, body: dict[str, str]) -> str:
     """Where the password is asked for before ``path`` is done."""
     answer = pages.post(path, body)
     assert answer["Location"].startswith("/accounts/reauthenticate/?next=")
-    assert "Is it you?" in text(pages.get(answer["Location"]))
+    page = text(pages.get(answer["Location"]))
+    assert "Is it you?" in page
+    assert "/reauthenticate/by-code/" not in page and "sign-in code" not in page  # whoever reads the mail is not yet the person
     return answer["Location"]
 
 
