@@ -9,7 +9,7 @@ ifdef MODEL
 export MARLAAS_MODEL := $(MODEL)
 endif
 
-.PHONY: help setup demo up down test bench bench-live bench-pages bench-service bench-usage soak screenshots
+.PHONY: help setup demo up down test bench bench-live bench-api bench-pages bench-service bench-usage soak screenshots
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1mmake %-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ bench: setup ## Measure all scheduling regimes on this machine; writes var/bench
 bench-live: ## Two hundred watchers over twenty jobs: from a step's stamp to their sockets; writes var/bench/live.json
 	@deploy/install.sh test
 	@exec $$(deploy/install.sh which-test) -m tests.load.live --json var/bench/live.json $(ARGS)
+
+bench-api: ## Fifty programs ask at once while a job runs: the 99th percentile over the median; writes var/bench/api.json
+	@deploy/install.sh test
+	@exec $$(deploy/install.sh which-test) -m tests.load.api --json var/bench/api.json $(ARGS)
 
 bench-pages: ## Charts of 32 × 10,000 points, a run of 10,000 steps, a list of 10,000 jobs; writes var/bench/pages.json (needs Chromium)
 	@deploy/install.sh test
