@@ -61,8 +61,12 @@ class File(View):
 class Content(View):
     noun = "datasets"
 
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """OpenAI's clients ask for application/binary here, which nobody renders."""
+        return super().perform_content_negotiation(request, force=True)
+
     def get(self, request: Request, file_id: str) -> StreamingHttpResponse:
-        """The rows as JSON Lines, whatever the file was."""
+        """The rows as JSON Lines, whatever the file was and whatever kind is asked for."""
         dataset = owned(self.tenant, file_id)
         response = StreamingHttpResponse(body(request._request, lines(dataset)), content_type="application/jsonl")
         response["Content-Disposition"] = f'attachment; filename="{dataset.public_id}.jsonl"'

@@ -321,7 +321,7 @@ def test_without_a_token_nothing_opens(world: World) -> None:
 def test_a_files_rows_come_back_as_they_came(api: Client) -> None:
     csv = io.BytesIO(b"prompt,answer\n" + b"".join(b"%d+1=,%d\n" % (n, n + 1) for n in range(40)))
     csv.name = "sums.csv"
-    answer = api.get(f"/v1/files/{upload(api, csv)['id']}/content")
+    answer = api.get(f"/v1/files/{upload(api, csv)['id']}/content", headers={"Accept": "application/binary"})
     text = b"".join(answer.streaming_content)
     rows = [json.loads(line) for line in text.splitlines()]
     assert [row["answer"] for row in rows] == [str(n + 1) for n in range(40)]
