@@ -9,6 +9,8 @@ import { colour, fontFamily } from "./tokens.js";
 const CROSSHAIR = uPlot.sync("run");
 const TABLE_ROWS = 500;
 const MANY_BARS = 300;
+// Beyond so many points for each pixel lines are drawn a pixel wide: wider ones take several times as long and show no more.
+const DENSE = 2;
 const ZOOM = { "+": 0.5, "=": 0.5, "-": 2, _: 2 };
 
 /**
@@ -85,7 +87,11 @@ export class Chart {
 
   /** What the plot's series hang on: when it changes, the plot is made anew. */
   #shape() {
-    return [this.#ranged().length, this.points.length > MANY_BARS, this.view.smoothing, this.#isLog()].join();
+    return [this.#ranged().length, this.points.length > MANY_BARS, this.#isDense(), this.view.smoothing, this.#isLog()].join();
+  }
+
+  #isDense() {
+    return this.points.length > DENSE * this.#size().width;
   }
 
   #isLog() {
@@ -107,19 +113,23 @@ export class Chart {
 
   #data() {
     const xs = this.points.map((point) => point.x);
-    const column = (of) => this.points.map((point) => this.#drawable(of(point)));
+    const least = this.#isLog() ? 0 : -Infinity;
+    const column = (of) =>
+      this.points.map((point) => {
+        const y = of(point);
+        return Number.isFinite(y) && y > least ? y : null;
+      });
     const columns = this.spec.series.map((_, i) => column((point) => point.y[i]));
     const means = this.#smooth().map((i) => smoothed(xs, columns[i], this.view.smoothing));
     const ranges = this.#ranged().flatMap((i) => [column((point) => point.high?.[i]), column((point) => point.low?.[i])]);
     return [xs, ...columns, ...means, ...ranges];
   }
 
-  #drawable(y) {
-    return Number.isFinite(y) && (y > 0 || !this.#isLog()) ? y : null;
-  }
-
+  /** Also called once when it begins to be watched, when nothing has changed: a plot that is set to its own size is drawn again. */
   #resize() {
-    if (this.plot) this.plot.setSize(this.#size());
+    if (!this.plot) return;
+    const { width, height } = this.#size();
+    if (this.plot.width !== width || this.plot.height !== height) this.plot.setSize({ width, height });
   }
 
   #size() {
@@ -185,7 +195,8 @@ export class Chart {
 
   #one(series) {
     const stroke = this.#stroke(series);
-    const base = { label: series.label, stroke, width: series.width ?? 1.75, dash: series.dash, spanGaps: true };
+    const width = this.#isDense() ? 1 : (series.width ?? 1.75);
+    const base = { label: series.label, stroke, width, dash: series.dash, spanGaps: true };
     if (series.kind === "bars") return { ...base, width: 0, fill: stroke, paths: this.points.length > MANY_BARS ? uPlot.paths.stepped({ align: -1 }) : uPlot.paths.bars({ size: [0.72, 36, 1] }), points: { show: false } };
     if (series.kind === "edge") return { ...base, width: 0, points: { show: false } };
     if (series.kind === "dots") return { ...base, width: 1.25, points: { show: true, size: 7, width: 1.75, stroke, fill: colour("--surface") } };
