@@ -24,7 +24,7 @@ from deploy.demo.follow import Followed
 from deploy.demo.plan import Order, orders
 from deploy.demo.report import all_succeeded, report
 from deploy.demo.screen import Screen
-from deploy.supervisor import lock, settings
+from deploy.supervisor import lock, post, settings
 from deploy.supervisor.__main__ import supervisor
 from deploy.supervisor.app import StartFailed, Supervisor
 from deploy.supervisor.progress import Display, console_for, display_for
@@ -68,7 +68,8 @@ async def demo(chosen: settings.Settings, wanted: Sequence[Order], console: Cons
                 succeeded = await work
                 if stay:
                     _say_where(chosen, wanted, console)
-                    await stopped
+                    async with post.told(chosen.mail, console):
+                        await stopped
                 return 0 if succeeded else 1
             finally:
                 for task in (work, stopped):

@@ -9,7 +9,7 @@ import time
 
 from rich.console import Console
 
-from deploy.supervisor import lock, probes, settings, stack
+from deploy.supervisor import lock, post, probes, settings, stack
 from deploy.supervisor.app import StartFailed, Supervisor
 from deploy.supervisor.progress import Display, console_for, display_for
 
@@ -46,7 +46,8 @@ async def up(chosen: settings.Settings, console: Console) -> int:
         with running.signals():
             if await running.ready() and await _engine_is_there(chosen, running, display):
                 display.started(f"\nMARLaaS is up at [bold]{chosen.url}[/bold] (logs: {chosen.logs}). Stop it with Ctrl-C or make down.")
-                await running.stopped()
+                async with post.told(chosen.mail, console):
+                    await running.stopped()
     return 0
 
 

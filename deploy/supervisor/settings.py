@@ -39,6 +39,11 @@ class Settings:
     portal_cores: tuple[int, ...]
 
     @property
+    def mail(self) -> Path:
+        """Where an installation without a mail server files its mail (portal.settings)."""
+        return self.state / "mail"
+
+    @property
     def logs(self) -> Path:
         return self.state / "log"
 
