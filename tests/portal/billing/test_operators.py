@@ -109,7 +109,7 @@ def test_choosing_a_plan_never_writes_the_balance(world: World, operator: Client
 def test_the_command_grants_once_per_key(world: World) -> None:
     account(world.sums, 0)
     words = ("grant_credit", world.sums.public_id, "3.5", "--reason", "beta", "--by", "ops", "--key", "t-1")
-    assert [run(*words) for _ in range(2)] == ["Sums has 3.50 USD\n"] * 2
+    assert [run(*words) for _ in range(2)] == [f"{world.sums} has 3.50 USD\n"] * 2
 
 
 @pytest.mark.parametrize(
