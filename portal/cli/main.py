@@ -263,7 +263,7 @@ def download(
 def main() -> None:
     """The console script: a failure is one sentence on standard error and an exit code."""
     try:
-        app()
+        app(prog_name="marl")
     except Failed as failed:
         typer.echo(f"marl: {failed}", err=True)
         for problem in failed.problems[1:]:

@@ -21,6 +21,7 @@ let state = initial({ steps: page.steps, submittedAt: page.submitted_at, state: 
 let drawing = 0;
 let catchingUp = null;
 let connection = null;
+let heard = new Date(); // when the socket last told something
 let closer = { range: null, steps: [] };
 
 function draw() {
@@ -37,6 +38,7 @@ function draw() {
 }
 
 function take(events) {
+  heard = new Date();
   const { state: next, gap } = absorb(state, events);
   become(next);
   if (gap) catchUp();
@@ -145,11 +147,12 @@ function showStatus({ kind, text, retrySeconds }) {
   write("#run-link-text", label);
   document.body.classList.toggle("run-stale", kind === "waiting" || kind === "connecting" || kind === "refused");
   $("#run-stale").hidden = !["waiting", "refused"].includes(kind);
-  write("#run-stale-text", text ?? `Connection lost. What you see was true at ${new Date().toLocaleTimeString()}. Trying again in ${Math.max(1, Math.round(retrySeconds ?? 0))} s.`);
+  write("#run-stale-text", text ?? `Connection lost. What you see was true at ${heard.toLocaleTimeString()}. Trying again in ${Math.max(1, Math.round(retrySeconds ?? 0))} s.`);
 }
 
 /** A ping names the last seq: an announcement that got lost is noticed here at the latest. A job that never reached the engine has no events. */
 function ping(last) {
+  heard = new Date();
   if (last > state.seq || state.seq === 0) catchUp();
 }
 
