@@ -29,6 +29,7 @@ from rich.progress import Progress
 
 from tests.browser.people import PASSWORD, Person, seed
 from tests.browser.stack import Stack, free_port
+from tests.load.output import tell
 
 TENANTS = 4
 MOST_P99_SECONDS = 0.5
@@ -64,11 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = asyncio.run(load(stack, options, console))
         finally:
             stack.stop()
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
-    console.print_json(data=found)
-    return 0 if found["holds"] else 1
+    return tell(found, options.json, console)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -8,7 +8,6 @@ the request to the last byte of the answer. A median decides, since one slow dra
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
@@ -28,6 +27,7 @@ from tests.browser.conftest import CHROMIUM, FLAGS, sign_in
 from tests.browser.people import Person, seed
 from tests.browser.stack import ROOT, Stack, free_port
 from tests.load.live import session_of
+from tests.load.output import tell
 
 FIRST_DRAW_MS, UPDATE_MS, PAGE_MS = 300.0, 100.0, 200.0
 SEED_SECONDS = 900.0
@@ -51,11 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             stack.stop()
             shutil.rmtree(stack.runtime, ignore_errors=True)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
-    Console().print_json(data=found)
-    return 0 if found["holds"] else 1
+    return tell(found, options.json, Console())
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -28,6 +27,7 @@ from rich.progress import Progress
 from engine.runtime import run_file
 from tests.browser.people import Person, seed
 from tests.load.live import QUANTILES, Seen, all_connected, memory_of, session_of, watch
+from tests.load.output import tell
 from tests.support.house import House, process_title, standing
 
 TENANTS = 4
@@ -63,11 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = {"MARLAAS_JOB_SLOTS": str(options.jobs), "MARLAAS_STARTING_CREDIT": "1000000", "MARLAAS_KV_GIB": "0.75", **engine}
         with standing(Path(folder) / "var", real=not options.fakes, **settings) as house:
             found = asyncio.run(load(house, options, console))
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
-    console.print_json(data=found)
-    return 0 if found["holds"] else 1
+    return tell(found, options.json, console)
 
 
 def parser() -> argparse.ArgumentParser:
