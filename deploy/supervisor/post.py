@@ -73,7 +73,13 @@ async def told(folder: Path, console: Console, *, look_seconds: float = LOOK_SEC
 
 def say(letter: Letter, console: Console) -> None:
     where = letter.links if console.is_terminal and letter.links else (str(letter.file),)
-    console.print(f"Mail to {letter.to}: {letter.subject}", *(f"  {place}" for place in where), sep="\n", markup=False, soft_wrap=True)
+    lines = (f"Mail to {letter.to}: {letter.subject}", *(f"  {place}" for place in where))
+    console.print(*map(_printable, lines), sep="\n", markup=False, soft_wrap=True)
+
+
+def _printable(text: str) -> str:
+    """Subjects hold names that tenants choose: an escape sequence in one must not reach the operator's terminal."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 async def _tell(box: Letterbox, tell: Callable[[Letter], None], look_seconds: float) -> None:

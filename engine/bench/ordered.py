@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.bench.parts import Say, in_child
-from engine.bench.replay import SILENCE_SECONDS, play, start_trainer
+from engine.bench.replay import SILENCE_SECONDS, play, start_trainer, warm_sampler
 from engine.bench.requests import EpisodeAsked, JobAsked
 from engine.bench.sampler import BenchSampler
 from engine.ports import AdapterRef, TrainRequest
@@ -58,9 +58,7 @@ def ordered_sampling(settings: EngineSettings, half: Half, say: Say) -> float:
 
 
 async def _ordered_sampling(settings: EngineSettings, half: Half) -> float:
-    sampler = await BenchSampler.start(settings)
-    refs = [await sampler.serve(job.job, job.adapter, load_id=number + 1) for number, job in enumerate(half.jobs)]
-    await play([(ref, job.steps[0]) for ref, job in zip(refs, half.jobs, strict=True)], sampler, tools=False)
+    sampler, refs = await warm_sampler(settings, half.jobs)
     await asyncio.to_thread(half.gate.wait)
     began = time.monotonic()
     async with asyncio.TaskGroup() as tasks:

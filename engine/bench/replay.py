@@ -69,9 +69,7 @@ def replay_sampling(settings: EngineSettings, order: SamplerOrder, say: Say) -> 
 
 async def _replay_sampling(settings: EngineSettings, order: SamplerOrder, say: Say) -> SamplerTimes:
     say("starting a sampler for the replay…")
-    sampler = await BenchSampler.start(settings)
-    refs = [await sampler.serve(job.job, job.adapter, load_id=number + 1) for number, job in enumerate(order.jobs)]
-    await play([(ref, job.steps[0]) for ref, job in zip(refs, order.jobs, strict=True)], sampler, tools=False)
+    sampler, refs = await warm_sampler(settings, order.jobs)
     say(f"replaying {sum(job.requests for job in order.jobs)} requests in one saturated batch…")
     steps = max(len(job.steps) for job in order.jobs)
     pairs = list(zip(refs, order.jobs, strict=True))
@@ -83,6 +81,14 @@ async def _replay_sampling(settings: EngineSettings, order: SamplerOrder, say: S
         path[step] = await play([(refs[order.longest], job.steps[step])], sampler, tools=True)
     await sampler.close()
     return SamplerTimes(saturated=saturated, path=path)
+
+
+async def warm_sampler(settings: EngineSettings, jobs: Sequence[JobAsked]) -> tuple[BenchSampler, list[AdapterRef]]:
+    """A sampler that serves every job's adapter and has sampled each one's first step."""
+    sampler = await BenchSampler.start(settings)
+    refs = [await sampler.serve(job.job, job.adapter, load_id=number + 1) for number, job in enumerate(jobs)]
+    await play([(ref, job.steps[0]) for ref, job in zip(refs, jobs, strict=True)], sampler, tools=False)
+    return sampler, refs
 
 
 async def play(batches: list[tuple[AdapterRef, list[EpisodeAsked]]], sampler: BenchSampler, *, tools: bool) -> float:

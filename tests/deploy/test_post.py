@@ -54,6 +54,13 @@ def test_what_opens_an_account_is_shown_on_a_terminal_and_kept_out_of_logs(tmp_p
     assert (LINK in shown, str(tmp_path / "1.log") in shown) == (terminal, not terminal)
 
 
+def test_a_name_with_escape_sequences_does_nothing_to_the_terminal(tmp_path):
+    console = Console(file=io.StringIO(), width=160)
+    post.say(post.Letter(to="ada@example.org", subject="Join \x1b]0;owned\x07 \x9b2J", links=(), file=tmp_path / "1.log"), console)
+
+    assert not {"\x1b", "\x07", "\x9b"} & set(console.file.getvalue())
+
+
 async def test_letters_are_told_while_the_site_runs(tmp_path):
     console = Console(file=(out := io.StringIO()), width=160)
     async with post.told(tmp_path, console, look_seconds=0):
