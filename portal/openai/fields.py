@@ -133,7 +133,9 @@ FILE_LIST = {
 }
 
 GRADER_RUN = {
-    "grader": honoured("any grader of deploy/REWARDS.md"),
+    "grader": honoured(
+        "any grader of deploy/REWARDS.md; a judge called `base` is the model of the site's first engine, since the request names none"
+    ),
     "item": honoured("what `{{item.…}}` stands for"),
     "model_sample": honoured("what `{{sample.output_text}}` stands for"),
 }

@@ -53,10 +53,11 @@ class Run(View):
             raise Invalid([("model_sample", "must be the text of the answer")])
         if not isinstance(item, dict):
             raise Invalid([("item", "must be an object")])
-        return Response(answer(grader, grade(self.tenant, request.user, grader, sample, item)))
+        # OpenAI's request names no base model: the first engine answers, and a judge called base is its model.
+        return Response(answer(grader, grade(gateway.engine(), self.tenant, request.user, grader, sample, item)))
 
 
-def grade(tenant: Tenant, user: User, grader: dict[str, Any], text: str, item: dict[str, Any]) -> dict[str, Any]:
+def grade(engine: gateway.Gateway, tenant: Tenant, user: User, grader: dict[str, Any], text: str, item: dict[str, Any]) -> dict[str, Any]:
     """One outcome of the Lab: reward, components, error, judge_tokens, seconds. Judges' tokens are held before and billed after.
 
     Raises ``gateway.EngineDown``, ``Conflict`` when busy, and the refusals of ``spending.hold``.
@@ -66,16 +67,16 @@ def grade(tenant: Tenant, user: User, grader: dict[str, Any], text: str, item: d
     held = trial_costs.hold(tenant, new_id("grd"), grader, [case], 1, timezone.now())
     outcome: dict[str, Any] | None = None
     try:
-        outcome = _graded(tenant, grader, case)
+        outcome = _graded(engine, tenant, grader, case)
     finally:
         if held is not None:
             trial_costs.bill_one(held, outcome, timezone.now())
     return outcome
 
 
-def _graded(tenant: Tenant, grader: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
+def _graded(engine: gateway.Gateway, tenant: Tenant, grader: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
     order = {"tenant": tenant.public_id, "grader": grader, "cases": [case], "begin_seconds": 1.0, "case_seconds": CASE_SECONDS}
-    answered = gateway.engine().grade(order, seconds=1.0 + CASE_SECONDS)
+    answered = engine.grade(order, seconds=1.0 + CASE_SECONDS)
     if answered["busy"]:
         raise Conflict([("grader", "other gradings of yours are under way; try again when they have ended")])
     (result,) = answered["results"]

@@ -20,7 +20,7 @@ from portal import numbers
 from portal.datasets.preview import raw_page
 from portal.errors import Invalid
 from portal.gateway import EngineDown, EngineRefused
-from portal.jobs import catalog, evaluation
+from portal.jobs import catalog, engines, evaluation
 from portal.jobs.models import Job
 from portal.openai.graders import grade as graded
 from portal.pages.access import tenant_page
@@ -84,7 +84,7 @@ def grade(request: HttpRequest, public_id: str) -> HttpResponse:
     found = get_object_or_404(request.tenant.jobs, public_id=public_id)
     try:
         text, item = _case(request)
-        outcome = graded(request.tenant, request.user, found.spec["grader"], text, item)
+        outcome = graded(engines.of(found), request.tenant, request.user, found.spec["grader"], text, item)
     except Invalid as refused:
         return _refused(400, str(refused))
     except EngineRefused as refused:

@@ -17,7 +17,8 @@ from django.utils import timezone
 from engine.grader_spec import parse_grader, parts_of
 from engine.spec import SpecError
 from portal.errors import Conflict, Invalid
-from portal.gateway import EngineDown, EngineRefused, EngineSlow, engine
+from portal.gateway import EngineDown, EngineRefused, EngineSlow, Gateway, engine
+from portal.jobs import catalog, engines
 from portal.rewards import trial_costs
 from portal.rewards.lab_cases import cases_of, size_of
 from portal.rewards.models import LabCase, LabRun, Reward, Sheet
@@ -62,6 +63,7 @@ def begin_run(
     kept = sealed(tenant.public_id, parsed.model_dump(mode="json"), problems)
     if problems:
         raise Invalid(problems)
+    _check_model(trial.base_model, now)
     cases = cases_of(tenant, trial)
     on = trial.on.model_dump(mode="json")
     if isinstance(trial.on, OnCorpus):
@@ -79,6 +81,7 @@ def begin_run(
             grader=kept,
             on=on,
             repeats=trial.repeats,
+            base_model=trial.base_model or "",
             total=len(cases),
             created_by=user,
             created_at=now,
@@ -98,7 +101,7 @@ def stop_run(tenant: Tenant, user: User, run: LabRun, now: datetime) -> None:
     require(tenant, user, Role.MEMBER)
     _end(run, now, LabRun.State.STOPPED, "Stopped. What had been graded by then is shown.")
     try:
-        engine().stop_grading(run.public_id)
+        _engine(run).stop_grading(run.public_id)
     except (EngineDown, EngineRefused) as error:
         log.info("lab_not_stopped_in_engine", run=run.public_id, reason=str(error))  # its slice ends by itself
     run.refresh_from_db()
@@ -151,7 +154,7 @@ def _advance(run: LabRun, now: datetime, *, case_seconds: float, is_final: bool)
         "case_seconds": case_seconds,
     }
     try:
-        answer = engine().grade(order, seconds=BEGIN_SECONDS + run.repeats * case_seconds)
+        answer = _engine(run).grade(order, seconds=BEGIN_SECONDS + run.repeats * case_seconds)
     except EngineDown as error:
         return _failed(run, now, error, is_final=is_final)
     except EngineRefused as error:
@@ -160,6 +163,18 @@ def _advance(run: LabRun, now: datetime, *, case_seconds: float, is_final: bool)
     if not is_final:
         results = _until_cut_off(results)
     return _keep(run, timezone.now(), answer, results)
+
+
+def _check_model(model: str | None, now: datetime) -> None:
+    """Raises ``Invalid`` for one that no engine is known to serve."""
+    known = [info.name for info in catalog.known_models(now)] if model else []
+    if model and model not in known:
+        raise Invalid([("base_model", f"unknown model {model}; choose among {', '.join(known)}")])
+
+
+def _engine(run: LabRun) -> Gateway:
+    """Raises ``EngineDown``."""
+    return engines.serving(run.base_model) if run.base_model else engine()
 
 
 def _order(run: LabRun, cases: Sequence[LabCase]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.errors import Invalid
+from portal.jobs import catalog
 from portal.pages.access import tenant_page
 from portal.rewards import form_values, lab, sheets
 from portal.rewards.examples import items_of, rules
@@ -41,7 +42,7 @@ def draft(request: HttpRequest, sheet_id: str) -> HttpResponse:
         sheets.keep(request.tenant, request.user, sheet, _typed(request), timezone.now())
     except Invalid as refusal:
         return _refused(request, refusal)
-    form, trial_form = RewardForm(request.tenant, request.POST), TrialForm(request.tenant, request.POST)
+    form, trial_form = RewardForm(request.tenant, request.POST), TrialForm(request.tenant, _models(), request.POST)
     match request.POST.get("do"):
         case "create":
             return _create(request, sheet, form, trial_form)
@@ -67,7 +68,7 @@ def stored(request: HttpRequest, public_id: str) -> HttpResponse:
         return _refused(request, refusal)
     if request.POST.get("do") != "run":
         return _kept(request, reverse("rewards:lab", args=[reward.public_id]))
-    trial_form = TrialForm(request.tenant, request.POST)
+    trial_form = TrialForm(request.tenant, _models(), request.POST)
     if run := _begin(request, reward.grader, trial_form, reward=reward):
         return _to_run("rewards:lab", reward.public_id, run)
     return _stored_page(request, reward, trial_form, status=422)
@@ -195,11 +196,15 @@ def _form(request: HttpRequest, sheet: Sheet) -> RewardForm:
 
 
 def _trial_form(request: HttpRequest, sheet: Sheet | None) -> TrialForm:
-    form = TrialForm(request.tenant)
+    form = TrialForm(request.tenant, _models())
     tried = {name: values for name, values in (sheet.fields if sheet else {}).items() if name.startswith("try-")}
     form.initial = {"item": json.dumps(next(iter(items_of(request.tenant).values())), indent=1, ensure_ascii=False)}
     form.initial |= sheets.initial(form, tried, prefix="try")
     return form
+
+
+def _models() -> list[str]:
+    return [info.name for info in catalog.known_models(timezone.now())]
 
 
 def _typed(request: HttpRequest) -> dict[str, list[str]]:

@@ -95,6 +95,7 @@ class LabRun(models.Model):
     grader = models.JSONField()
     on = models.JSONField(help_text="What it runs on: texts, rows of a dataset, or the adversarial corpus.")
     repeats = models.PositiveSmallIntegerField(default=1)
+    base_model = models.CharField(max_length=200, blank=True, default="", db_default="", help_text="Whose engine grades; the first one's.")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     note = models.CharField(max_length=500, blank=True)
     total = models.PositiveIntegerField(default=0)

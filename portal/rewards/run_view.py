@@ -44,6 +44,7 @@ def run_context(run: LabRun, asked: Mapping[str, str]) -> dict[str, Any]:
 def about(run: LabRun) -> str:
     """What was graded, in a few words."""
     times = "" if run.repeats == 1 else ", each graded twice" if run.repeats == 2 else f", each graded {run.repeats} times"
+    times += f", on the engine of {run.base_model}" if run.base_model else ""
     if run.on["type"] == "corpus":
         return f"Adversarial corpus: {', '.join(run.on['topics'])}{times}"
     if run.on["type"] == "rows":

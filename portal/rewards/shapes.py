@@ -43,13 +43,17 @@ class RunOut(serializers.ModelSerializer):
     figures = serializers.SerializerMethodField()
     source_errors = serializers.SerializerMethodField()
     kinds = serializers.SerializerMethodField()
+    base_model = serializers.SerializerMethodField(help_text="Whose engine grades; null: the first one.")
 
     class Meta:
         model = LabRun
         fields = (
-            *("id", "state", "note", "reward", "on", "repeats", "total", "done", "printed"),
+            *("id", "state", "note", "reward", "on", "repeats", "base_model", "total", "done", "printed"),
             *("figures", "source_errors", "kinds", "created_at", "ended_at"),
         )
+
+    def get_base_model(self, run: LabRun) -> str | None:
+        return run.base_model or None
 
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_figures(self, run: LabRun) -> dict[str, Any]:

@@ -71,10 +71,14 @@ On = OnText | OnRows | OnCorpus
 
 
 class Trial(_Part):
-    """``repeats``: how often each case is graded; what differs between them is shown."""
+    """``repeats``: how often each case is graded; what differs between them is shown.
+
+    ``base_model``: whose engine grades, which a judge named ``base`` is about; without it the first engine.
+    """
 
     on: Annotated[On, Field(discriminator="type")]
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)] = 1
+    base_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
 def parse_trial(raw: Any) -> Trial:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.conf import settings
 
 from portal.errors import Invalid
 from portal.rewards.trial import MAX_CASES, MAX_REPEATS, MAX_TEXT, TOPICS, Trial, parse_trial
@@ -63,12 +65,21 @@ class TrialForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         help_text="None chosen: what this kind of reward is made for.",
     )
+    base_model = forms.ChoiceField(
+        label="Graded on the engine of", required=False, help_text="A judge called base is this model; its jobs are graded there too."
+    )
     repeats = forms.IntegerField(
         label="Times that each is graded", min_value=1, max_value=MAX_REPEATS, initial=2, help_text="What differs between them is shown."
     )
 
-    def __init__(self, tenant: Tenant, *args: Any, **kwargs: Any):
+    def __init__(self, tenant: Tenant, models: Sequence[str], *args: Any, **kwargs: Any):
+        """``models``: the names of the base models that are served; with one there is nothing to choose."""
         super().__init__(*args, prefix="try", use_required_attribute=False, **kwargs)
+        if len(models) > 1:
+            self.fields["base_model"].choices = [(name, name) for name in models]
+            self.fields["base_model"].initial = settings.DEFAULT_MODEL
+        else:
+            del self.fields["base_model"]
         found = tenant.datasets.all()[:MAX_DATASETS]
         self.has_datasets = bool(found)
         words = [(d.public_id, f"{d.name}{f', version {d.version}' if d.series else ''} · {d.rows:,} rows") for d in found]
@@ -85,7 +96,9 @@ class TrialForm(forms.Form):
         if not self.is_valid():
             return None
         try:
-            return parse_trial({"on": self._on(self.cleaned_data), "repeats": self.cleaned_data["repeats"]})
+            given = self.cleaned_data
+            chosen = {"base_model": given["base_model"]} if given.get("base_model") else {}
+            return parse_trial({"on": self._on(given), "repeats": given["repeats"], **chosen})
         except Invalid as refusal:
             self.refuse(refusal.problems)
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,11 +14,16 @@ from django.test import Client
 
 from portal import gateway
 from portal.console.models import Act
+from portal.errors import Invalid
 from portal.gateway import AsyncGateway
 from portal.jobs import catalog, delivery, engines
 from portal.jobs.ingest import Ingester
 from portal.jobs.models import EngineCursor, EngineModel, Job, JobSubmission, State
+from portal.rewards import lab
+from portal.rewards.models import LabRun
+from portal.rewards.trial import parse_trial
 from tests.portal.fake_engine import TINY, FakeEngine
+from tests.portal.rewards.trials import typed
 from tests.portal.world import NOW, World, with_factor
 
 QWEN = TINY.model_copy(update={"name": "qwen"})
@@ -168,3 +174,47 @@ def test_readiness_and_metrics_name_the_one_that_is_away(world: World, qwen: Fak
     assert health.engine() == "qwen: the engine does not answer"
     told = metrics_state.exposition(NOW + timedelta(seconds=1))
     assert b'marlaas_engine_answers{engine="qwen"} 0.0' in told and b'marlaas_engine_answers{engine="main"} 1.0' in told
+
+
+GRADING = ("POST", "/graders/run")
+
+
+def tried(world: World, **more: Any) -> LabRun:
+    return lab.begin_run(world.sums, world.alice, {"type": "numeric"}, parse_trial({**typed(), **more}), NOW)
+
+
+def test_a_trial_is_graded_by_the_engine_of_the_model_that_it_names(world: World, engine: FakeEngine, qwen: FakeEngine) -> None:
+    run = tried(world, base_model="qwen")
+    assert run.state == run.State.SUCCEEDED
+    assert GRADING in qwen.calls and GRADING not in engine.calls
+    lab.stop_run(world.sums, world.alice, run, NOW)
+    assert ("POST", f"/graders/runs/{run.public_id}/stop") in qwen.calls
+
+
+def test_a_trial_that_names_no_model_is_the_first_engine_s(world: World, engine: FakeEngine, qwen: FakeEngine) -> None:
+    tried(world)
+    assert GRADING in engine.calls and GRADING not in qwen.calls
+
+
+def test_a_trial_on_the_engine_of_a_model_that_nobody_serves_is_refused(world: World, qwen: FakeEngine) -> None:
+    with pytest.raises(Invalid, match="choose among qwen, tiny-math"):
+        tried(world, base_model="llama")
+
+
+def test_the_playground_grades_where_the_job_is(world: World, engine: FakeEngine, qwen: FakeEngine) -> None:
+    job, body = of_qwen(world), json.dumps({"text": "42", "item": {"answer": "42"}})
+    page = world.client(world.alice)
+    assert page.post(f"/playground/{job.public_id}/grade/", body, content_type="application/json").json()["reward"] == 1.0
+    assert GRADING in qwen.calls and GRADING not in engine.calls
+
+
+def test_the_lab_asks_for_the_model_where_there_are_several(world: World, engine: FakeEngine, qwen: FakeEngine) -> None:
+    page, address = world.client(world.alice), f"/rewards/{world.reward().public_id}/lab/"
+    assert 'name="try-base_model"' in page.get(address).content.decode()
+    form = {"do": "run", "try-on": "text", "try-output_text": "42", "try-item": '{"answer": "42"}', "try-repeats": "1"}
+    assert page.post(address, {**form, "try-base_model": "qwen"}).status_code == 302
+    assert LabRun.objects.get().base_model == "qwen" and GRADING in qwen.calls
+
+
+def test_the_lab_asks_for_no_model_where_there_is_one(world: World) -> None:
+    assert "try-base_model" not in world.client(world.alice).get(f"/rewards/{world.reward().public_id}/lab/").content.decode()
