@@ -266,9 +266,10 @@ def web(world: World) -> Iterator[Finding]:
         yield bad("web", "plain_origin", f"{plain[0]} is not encrypted", "write it with https://")
     if not settings.METRICS_TOKEN:
         yield warn("web", "no_metrics_token", "/metrics is closed to everybody", "set MARLAAS_METRICS_TOKEN and give it to Prometheus")
-    if urlsplit(env.engine_url).scheme == "http" and not _is_near(urlsplit(env.engine_url).hostname or ""):
-        mend = "keep the engine in a private network, or put TLS in front of it and write https://"
-        yield warn("web", "plain_engine", f"tenants' prompts go to {env.engine_url} in plain text over a public network", mend)
+    for url in (env.engine_url, *settings.ENGINES.values()):
+        if urlsplit(url).scheme == "http" and not _is_near(urlsplit(url).hostname or ""):
+            mend = "keep the engine in a private network, or put TLS in front of it and write https://"
+            yield warn("web", "plain_engine", f"tenants' prompts go to {url} in plain text over a public network", mend)
 
 
 def _is_near(host: str) -> bool:

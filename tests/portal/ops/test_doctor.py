@@ -191,6 +191,12 @@ def test_each_fault_is_named_with_its_fix(patient: Patient, code: str, induce: C
     assert mend in found[code].mend
 
 
+def test_a_further_engine_is_no_more_to_be_reached_in_the_open_than_the_first(patient: Patient) -> None:
+    patient.produces(engine_url="http://127.0.0.1:8801")
+    patient.settings.ENGINES = {"qwen": "http://8.8.8.8:8801"}
+    assert "8.8.8.8" in findings(patient)["plain_engine"].says
+
+
 def test_there_are_twenty_of_them() -> None:
     assert len({code for code, _, _ in FAULTS}) >= 20
 
