@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What backup.sh and restore.sh share; sourced by both, from the checkout's root.
 
 die() { printf '%s\n' "$@" >&2; exit 1; }

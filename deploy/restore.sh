@@ -81,7 +81,7 @@ if [ -z "$sqlite" ]; then
   {
     echo "drop schema if exists public cascade; create schema public; grant usage on schema public to public;"
     # A dump that breaks off, in the rows of a table too, must not be committed as far as it came.
-    # shellcheck disable=SC2046 -- no word where there is none
+    # shellcheck disable=SC2046  # no word where there is none
     pg_restore $(ownership) --file - "$backup/database.dump" ||
       printf '%s\n' '' '\.' "do \$\$ begin raise exception 'the dump breaks off'; end \$\$;"
   } | psql --no-psqlrc --quiet --output /dev/null --single-transaction --variable ON_ERROR_STOP=1 "$database" ||
