@@ -33,7 +33,11 @@ def start(process: str, exporter: Any = None) -> bool:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
     except ImportError as error:
-        log.warning("tracing_not_installed", reason=str(error), mend="pip install 'marlaas[otel]', or unset OTEL_EXPORTER_OTLP_ENDPOINT")
+        log.warning(
+            "tracing_not_installed",
+            reason=str(error),
+            mend="pip install -e '.[otel]' in the checkout, or unset OTEL_EXPORTER_OTLP_ENDPOINT",
+        )
         return False
     name = os.environ.get("OTEL_SERVICE_NAME") or f"marlaas-{process}"
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
