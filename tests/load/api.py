@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,8 +23,9 @@ import httpx
 from rich.console import Console
 
 from tests.browser.people import seed
-from tests.browser.stack import Stack, free_port
+from tests.browser.stack import Stack
 from tests.load.output import tell
+from tests.load.standing import stack_up
 
 MOST_RATIO = 5.0
 PEOPLE = 5
@@ -55,16 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when the 99th percentile is at most five times the median and every answer was a 200."""
     options = parser().parse_args(arguments)
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="api-") as folder:
-        stack = Stack(Path(folder), port=free_port(), engine_port=free_port(), speed=options.speed)
-        # Limits would end the measurement, not the waiting.
-        stack.environment |= {"MARLAAS_API_CALLS_PER_TOKEN": "1000000", "MARLAAS_API_CALLS_PER_TENANT": "1000000"}
-        try:
-            with console.status("starting the portal"):
-                stack.start()
-            found = asyncio.run(load(stack, options, console))
-        finally:
-            stack.stop()
+    # Limits would end the measurement, not the waiting.
+    unlimited = {"MARLAAS_API_CALLS_PER_TOKEN": "1000000", "MARLAAS_API_CALLS_PER_TENANT": "1000000"}
+    with stack_up(console, unlimited, speed=options.speed) as stack:
+        found = asyncio.run(load(stack, options, console))
     return tell(found, options.json, console)
 
 

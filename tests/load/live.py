@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,8 +27,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.browser.people import PASSWORD, Person, seed
-from tests.browser.stack import Stack, free_port
+from tests.browser.stack import Stack
 from tests.load.output import tell
+from tests.load.standing import stack_up
 
 TENANTS = 4
 MOST_P99_SECONDS = 0.5
@@ -57,14 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when the 99th percentile is under half a second, no watcher missed or doubled an event, and the web process did not grow."""
     options = parser().parse_args(arguments)
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="live-") as folder:
-        stack = Stack(Path(folder), port=free_port(), engine_port=free_port(), speed=options.speed, slots=options.jobs)
-        try:
-            with console.status("starting the portal"):
-                stack.start()
-            found = asyncio.run(load(stack, options, console))
-        finally:
-            stack.stop()
+    with stack_up(console, speed=options.speed, slots=options.jobs) as stack:
+        found = asyncio.run(load(stack, options, console))
     return tell(found, options.json, console)
 
 

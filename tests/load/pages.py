@@ -12,7 +12,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +24,10 @@ from rich.console import Console
 
 from tests.browser.conftest import CHROMIUM, FLAGS, sign_in
 from tests.browser.people import Person, seed
-from tests.browser.stack import ROOT, Stack, free_port
+from tests.browser.stack import ROOT, Stack
 from tests.load.live import session_of
 from tests.load.output import tell
+from tests.load.standing import stack_up
 
 FIRST_DRAW_MS, UPDATE_MS, PAGE_MS = 300.0, 100.0, 200.0
 SEED_SECONDS = 900.0
@@ -39,18 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every median is within its limit."""
     options = parser().parse_args(arguments)
     console = Console(stderr=True)
-    with tempfile.TemporaryDirectory(prefix="pages-") as folder:
-        stack = Stack(Path(folder), port=free_port(), engine_port=free_port())
-        try:
-            with console.status("starting the portal"):
-                alice = seed(stack.start(), "alice@example.org", "Alice's lab")
-            with console.status("writing histories"):
-                job = with_histories(stack, alice, options)
-            with console.status("measuring"):
-                found = summary(charts(stack, alice, job, options), pages(stack, alice, job, options.repeats), options)
-        finally:
-            stack.stop()
-            shutil.rmtree(stack.runtime, ignore_errors=True)
+    with stack_up(console) as stack:
+        alice = seed(stack, "alice@example.org", "Alice's lab")
+        with console.status("writing histories"):
+            job = with_histories(stack, alice, options)
+        with console.status("measuring"):
+            found = summary(charts(stack, alice, job, options), pages(stack, alice, job, options.repeats), options)
     return tell(found, options.json, Console())
 
 
