@@ -133,6 +133,20 @@ def test_each_service_fits_its_schema_and_is_hardened(name: str) -> None:
     assert set(service["networks"]) <= COMPOSE["networks"].keys()
 
 
+def secrets_of(side: str) -> set[str]:
+    """The settings of this section of deploy/env.example that nobody else should know."""
+    section = re.split(r"^# --- ", (DEPLOY / "env.example").read_text().partition(f"# --- {side} ")[2], flags=re.M)[0]
+    telling = re.compile(r"(SECRET|KEYS?|FALLBACKS|PASSWORD|(?<!PER_)TOKEN|(DATABASE|REDIS|EMAIL)_URL)$")
+    return set(filter(telling.search, re.findall(r"^#? ?([A-Z_]+)=", section, re.M)))
+
+
+def test_neither_side_of_compose_holds_the_others_secrets() -> None:
+    services = COMPOSE["services"]
+    assert {"MARLAAS_SECRET_KEY", "DATABASE_URL"} < secrets_of("portal") and "MARLAAS_JUDGE_KEYS" in secrets_of("engine")
+    assert {services["engine"]["environment"].get(name) for name in secrets_of("portal")} == {""}
+    assert {services["web"]["environment"].get(name) for name in secrets_of("engine")} == {""}
+
+
 def test_database_and_queue_are_reached_from_inside_only() -> None:
     assert COMPOSE["networks"]["inside"] == {"internal": True}
     assert all(
