@@ -2,7 +2,8 @@
 
 Derived from the models, so that nobody can forget one: for each foreign key between two tenant-owned tables there is a second, composite
 one over (tenant, key). PostgreSQL gets real foreign keys. SQLite cannot add a constraint to a table and drops what Django does not know
-whenever a migration rebuilds one, so it gets triggers, put back after every migrate.
+whenever a migration rebuilds one, so it gets triggers, put back after every migrate, and taken away before: it rebuilds no table that a
+trigger of another one names.
 """
 
 from __future__ import annotations
@@ -37,6 +38,16 @@ def composite_keys() -> Iterator[CompositeKey]:
 
 def _owned(model: Any) -> bool:
     return any(f.name == "tenant" and isinstance(f, models.ForeignKey) for f in model._meta.local_fields)
+
+
+def before_migrate(sender: Any, using: str, plan: Any = (), **_: Any) -> None:
+    """Runs once per app; only where there is something to migrate."""
+    connection = connections[using]
+    if plan and connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'wall\\_%%' ESCAPE '\\'")
+            for (name,) in cursor.fetchall():
+                cursor.execute(f'DROP TRIGGER "{name}"')
 
 
 def after_migrate(sender: Any, using: str, **_: Any) -> None:

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from django.apps import apps
 from django.core.management import call_command
@@ -83,6 +88,36 @@ def test_every_tenants_table_has_the_unique_pair_that_walls_lean_on(db: None) ->
 def test_migrating_again_changes_nothing(db: None) -> None:
     with app_role.taken_off():
         call_command("migrate", verbosity=0)
+
+
+BACK_AND_FORTH = """
+import django
+django.setup()
+from django.core.management import call_command
+from django.db import connection
+def walls():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name")
+        return cursor.fetchall()
+call_command("migrate", verbosity=0)
+first = walls()
+for older in (("rewards", "0004"), ()):
+    call_command("migrate", *older, verbosity=0)
+    assert walls() == first, older
+print(len(first))
+"""
+
+
+def test_an_installation_with_walls_takes_a_migration_that_rebuilds_a_table_they_name(tmp_path: Path) -> None:
+    where = {
+        "MARLAAS_STATE": str(tmp_path),
+        "DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3",
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+    }
+    command = [sys.executable, "-c", BACK_AND_FORTH]
+    done = subprocess.run(command, env={**os.environ, **where}, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 20
 
 
 @pytest.mark.parametrize("key", list(walls.composite_keys()), ids=lambda key: key.name)
