@@ -31,6 +31,9 @@ fi
 scratch=$(mktemp -d /tmp/mgc-XXXX)
 trap 'rm -rf "$scratch"' EXIT
 export MARLAAS_STATE="$scratch/var" MARLAAS_RUNTIME="$scratch/run" MARLAAS_DEVICE="$device" PYTHONUNBUFFERED=1
+# An address of its own: at the usual one an engine may run, whose secret is another.
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null) || port=8801
+export MARLAAS_ENGINE_URL="http://127.0.0.1:$port"
 failed=0 began=$SECONDS most=580
 
 part() { # part TITLE DEADLINE_SECONDS COMMAND…: runs it, shows it, and adds its end to the report
