@@ -119,6 +119,7 @@ CELERY_BEAT_SCHEDULE = {
     "tell-people": {"task": "portal.notices.tasks.carry", "schedule": 5.0, "options": {"expires": 5}},
     "handle-notices": {"task": "portal.billing.tasks.handle", "schedule": 30.0, "options": {"expires": 30}},
     "billing-alerts": {"task": "portal.billing.tasks.alert", "schedule": 300.0, "options": {"expires": 300}},
+    "chats": {"task": "portal.openai.tasks.sweep", "schedule": 60.0, "options": {"expires": 60}},
     "billing-holds": {"task": "portal.billing.tasks.sweep", "schedule": 60.0, "options": {"expires": 60}},
     "billing-storage": {"task": "portal.billing.tasks.store", "schedule": crontab(minute=7), "options": {"expires": 3600}},
     "billing-nightly": {"task": "portal.billing.tasks.nightly", "schedule": crontab(hour=3, minute=17), "options": {"expires": 3600}},

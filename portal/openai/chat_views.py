@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from channels.db import database_sync_to_async
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
@@ -17,10 +16,8 @@ from rest_framework.response import Response
 from portal import gateway
 from portal.openai import chat_request, completion, errors
 from portal.openai.base import View, seconds
-from portal.openai.chats import Answer, Asked, Spent, ask, settled_now
-
-_settle = database_sync_to_async(settled_now, thread_sensitive=False)
-_settling: set[asyncio.Task[None]] = set()
+from portal.openai.chats import Answer, Asked, ask
+from portal.openai.streams import Reading, settled
 
 
 class ChatCompletions(View):
@@ -34,16 +31,19 @@ class ChatCompletions(View):
 
 
 async def whole(asked: Asked) -> dict[str, Any]:
-    """The completion. Raises ``gateway.EngineDown``, ``gateway.EngineRefused``."""
-    answer = Answer(asked)
+    """The completion. Raises ``gateway.EngineDown``, ``gateway.EngineRefused``. Cancelled, its client has left."""
+    answer, left = Answer(asked), False
     try:
         async with answer:
             lines = [line async for line in answer.lines()]
         if lines[-1]["type"] == "error":
             raise gateway.EngineDown(lines[-1]["message"])
         return shape_of(asked).whole(lines)
+    except asyncio.CancelledError:
+        left = True
+        raise
     finally:
-        await _settled(asked, answer.spent)
+        await settled(asked, answer.spent, left=left)
 
 
 async def streamed(asked: Asked) -> StreamingHttpResponse:
@@ -52,59 +52,46 @@ async def streamed(asked: Asked) -> StreamingHttpResponse:
     try:
         await answer.__aenter__()
     except BaseException:
-        await _settled(asked, answer.spent)
+        await settled(asked, answer.spent)
         raise
-    response = StreamingHttpResponse(_Events(_events(asked, answer)), content_type="text/event-stream")
+    response = StreamingHttpResponse(_Events(asked, Reading(asked, answer)), content_type="text/event-stream")
     response["Cache-Control"], response["X-Accel-Buffering"] = "no-store", "no"
     return response
 
 
 class _Events:
-    """The events for ASGI. Django calls ``close``, in a thread, when the client has them all or has left: the generator alone would end
-    whenever its memory is collected.
-    """
+    """The events for ASGI. Django calls ``close``, in a thread, when the client has them all or has left, also one that never began."""
 
-    def __init__(self, events: AsyncGenerator[bytes, None]):
-        self._events, self._loop = events, asyncio.get_running_loop()
+    def __init__(self, asked: Asked, reading: Reading):
+        self._asked, self._reading, self._loop = asked, reading, asyncio.get_running_loop()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._events
+        return _events(self._asked, self._reading)
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._events.aclose(), self._loop)
+        self._loop.call_soon_threadsafe(self._reading.leave)
 
 
-async def _events(asked: Asked, answer: Answer) -> AsyncGenerator[bytes, None]:
-    shape, finished = shape_of(asked), False
+async def _events(asked: Asked, reading: Reading) -> AsyncGenerator[bytes, None]:
+    shape = shape_of(asked)
     try:
-        async for line in answer.lines():
+        async for line in reading.lines():
             for chunk in shape.chunks(line):
                 yield _event(chunk)
             if line["type"] == "usage" and asked.request.include_usage:
                 yield _event(shape.usage_chunk(completion.usage(line)))
             if line["type"] == "error":
                 yield _event({"error": errors.body(503, line["message"], code=line["code"])})
-        finished = True
         yield b"data: [DONE]\n\n"
     except gateway.EngineDown as error:
-        finished = True
         yield _event({"error": errors.body(503, f"The engine's answer broke off: {error}", code="engine_down")})
     finally:
-        await answer.__aexit__()
-        await _settled(asked, answer.spent, left=not finished)
+        reading.leave()
 
 
 def shape_of(asked: Asked) -> completion.Shape:
     wants = asked.request.order["top_logprobs"] is not None
     return completion.Shape(asked.chat.public_id, asked.model, seconds(asked.chat.created_at) or 0, n=asked.request.n, logprobs=wants)
-
-
-async def _settled(asked: Asked, spent: Spent, *, left: bool = False) -> None:
-    """In a task of its own, so that a client that leaves at this moment does not take the bill along."""
-    task = asyncio.create_task(_settle(asked.chat, spent, left=left))
-    _settling.add(task)
-    task.add_done_callback(_settling.discard)
-    await asyncio.shield(task)
 
 
 def _event(body: dict[str, Any]) -> bytes:

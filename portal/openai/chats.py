@@ -3,6 +3,7 @@
 What an answer may cost at most is held before the engine hears of it, and released when it is settled.
 
 An answer that came whole is billed by its usage; one whose client left, by what had come until then; one that the platform failed, not.
+One whose web process died is the platform's failure too: the sweeper ends it.
 """
 
 from __future__ import annotations
@@ -145,6 +146,15 @@ def settle(chat: Chat, spent: Spent, now: datetime, *, left: bool = False) -> No
             return
         spending.bill(_spender(chat), _lines(chat, spent, state, now), now)
     log.info("chat_ended", chat=chat.public_id, state=state, **counts)
+
+
+def sweep(now: datetime) -> int:
+    """End the chats that nobody answers any more, since their web process died; how many."""
+    left = list(Chat.objects.select_related("tenant", "job").filter(state=Chat.State.OPEN, created_at__lt=now - LASTS)[:1000])
+    for chat in left:
+        log.warning("chat_abandoned", chat=chat.public_id)
+        settle(chat, Spent(), now)
+    return len(left)
 
 
 def _spender(chat: Chat) -> Spender:

@@ -17,8 +17,7 @@ chat_id = partial(new_id, "chatcmpl")
 class Chat(models.Model):
     """One answer of a model, and what it used. Its number is its key in the ledger, so that it is billed once.
 
-    ``job`` None: the base model. A web process that dies leaves its chats open for ever: they are not billed,
-    and what was held for them is released when it expires.
+    ``job`` None: the base model.
     """
 
     class State(models.TextChoices):
@@ -42,6 +41,8 @@ class Chat(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["tenant", "id"], name="chat_tenant_id"),)
+        # Few are, and the sweeper looks for them every minute.
+        indexes = (models.Index(fields=["created_at"], condition=models.Q(state="open"), name="chat_open"),)
         ordering = ("-id",)
 
     def __str__(self) -> str:

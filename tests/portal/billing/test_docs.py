@@ -14,6 +14,7 @@ from tests.portal.billing import test_notices as notices
 from tests.portal.billing import test_spending as spending
 from tests.portal.jobs import test_compare as restored
 from tests.portal.openai import test_chat as chats
+from tests.portal.openai import test_streams as streams
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "deploy" / "BILLING.md").read_text()
@@ -36,7 +37,9 @@ CASES = {
     "The engine refuses the job": charging.test_a_job_that_the_engine_refused_costs_nothing_and_frees_its_hold,
     "An evaluation": charging.test_an_evaluation_is_billed_once_per_version,
     "A model answers in a chat": chats.test_an_answer_is_billed_once_by_its_usage,
-    "You leave a chat before its end": chats.test_a_client_that_leaves_pays_for_what_had_come,
+    "You leave a chat before its end, streamed or not": streams.test_a_client_that_leaves_pays_for_what_had_come,
+    "You do not read a chat, or slowly": streams.test_an_answer_that_nobody_reads_is_billed_when_the_model_is_done,
+    "The machine that answers a chat dies": streams.test_an_answer_whose_web_process_died_costs_nothing_and_is_not_open_for_ever,
     "The platform fails an answer": chats.test_what_the_platform_fails_is_written_down_and_costs_nothing,
     "A probe ends": spending.test_a_probe_is_billed_what_it_sampled_once,
     "You cancel a probe": spending.test_a_probe_that_is_cancelled_pays_for_the_rows_that_were_done,

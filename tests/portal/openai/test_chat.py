@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 
 from portal.billing import ledger
 from portal.billing.models import Account, Entry, Hold
@@ -15,29 +13,11 @@ from portal.jobs.models import Job
 from portal.openai.models import Chat
 from tests.portal.billing.books import account
 from tests.portal.fake_engine import FakeEngine
-from tests.portal.openai.callers import Caller
+from tests.portal.openai.callers import HELLO, Caller, bill, events, in_thread, post
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
-HELLO = [{"role": "user", "content": "6*7="}]
 HARMLESS = [{"tools": []}, {"presence_penalty": 0}, {"response_format": {"type": "text"}}, {"user": "x"}, {"n": None}]
-
-
-async def post(client: Caller, **body: Any) -> Any:
-    return await client.post("/v1/chat/completions", {"model": "tiny-math", "messages": HELLO, **body})
-
-
-async def events(answer: Any) -> list[dict[str, Any]]:
-    text = b"".join([part async for part in answer.streaming_content]).decode()
-    parts = [part.removeprefix("data: ") for part in text.strip().split("\n\n")]
-    assert parts[-1] == "[DONE]"
-    return [json.loads(part) for part in parts[:-1]]
-
-
-def bill(chat: Chat) -> dict[str, tuple[int, int]]:
-    """Kind → (tokens, what they cost)."""
-    entries = Entry.objects.filter(source_type="chat", step=chat.pk)
-    return {entry.kind: (entry.quantity, -entry.amount_micros) for entry in entries}
 
 
 async def test_an_answer_has_its_text_its_usage_and_its_model(client: Caller, engine: FakeEngine) -> None:
@@ -107,7 +87,7 @@ async def test_what_does_not_exist_is_404_and_asks_nothing_of_the_engine(client:
 
 
 async def test_anothers_model_does_not_exist(world: World, engine: FakeEngine, job: Job) -> None:
-    api = await _in_thread(world.api, world.charlie)
+    api = await in_thread(world.api, world.charlie)
     charlie = Caller(api.defaults["HTTP_AUTHORIZATION"].removeprefix("Bearer "))
     for model in (job.public_id, f"{job.public_id}@1", job.name):
         assert (await post(charlie, model=model)).status_code == 404
@@ -115,7 +95,7 @@ async def test_anothers_model_does_not_exist(world: World, engine: FakeEngine, j
 
 
 async def test_a_name_of_several_jobs_is_not_guessed_at(client: Caller, world: World, job: Job) -> None:
-    await _in_thread(world.job)
+    await in_thread(world.job)
     answer = await post(client, model=job.name)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
 
@@ -163,7 +143,7 @@ async def test_an_answer_is_billed_once_by_its_usage(client: Caller, job: Job) -
     await post(client, model=job.public_id, n=2)
     chat = await Chat.objects.select_related("tenant", "job").aget()
     assert chat.state == "done"
-    found = await _in_thread(bill, chat)
+    found = await in_thread(bill, chat)
     assert {kind: tokens for kind, (tokens, _) in found.items()} == {"prefill": 1, "cached_prefill": 3, "sampled": 4}
     entry = await Entry.objects.filter(source_type="chat").afirst()
     assert (entry.source, entry.model) == (f"{job.public_id}@3", "tiny-math")
@@ -177,25 +157,10 @@ async def test_settling_twice_is_settling_once(client: Caller) -> None:
     before = await Entry.objects.acount()
     again = Spent()
     again.take({"type": "usage", "prompt_tokens": 100, "cached_tokens": 0, "completion_tokens": 100})
-    await _in_thread(settled_now, chat, again)
+    await in_thread(settled_now, chat, again)
     assert await Entry.objects.acount() == before
-    audit = await _in_thread(ledger.audit, chat.tenant)
+    audit = await in_thread(ledger.audit, chat.tenant)
     assert audit.sound
-
-
-async def test_a_client_that_leaves_pays_for_what_had_come(client: Caller, engine: FakeEngine) -> None:
-    engine.chat_hold = asyncio.Event()
-    answer = await post(client, stream=True)
-    parts = aiter(answer.streaming_content)
-    for _ in range(3):
-        await anext(parts)
-    await parts.aclose()
-    await _in_thread(answer.close)
-    async with asyncio.timeout(30):
-        while (chat := await Chat.objects.select_related("tenant", "job").aget()).state == "open":
-            pass
-    assert chat.state == "left"
-    assert 1 <= (await _in_thread(bill, chat))["sampled"][0] <= 2
 
 
 async def test_what_the_platform_fails_is_written_down_and_costs_nothing(client: Caller, engine: FakeEngine) -> None:
@@ -204,7 +169,7 @@ async def test_what_the_platform_fails_is_written_down_and_costs_nothing(client:
     chunks = await events(await post(client, stream=True))
     assert chunks[-1]["error"]["type"] == "server_error"
     async for chat in Chat.objects.select_related("tenant", "job"):
-        found = await _in_thread(bill, chat)
+        found = await in_thread(bill, chat)
         assert (chat.state, found["sampled"]) == ("failed", (2, 0))
 
 
@@ -220,7 +185,7 @@ async def test_a_refusal_of_the_engine_is_a_status_before_the_first_byte(
 
 
 async def test_who_has_no_credit_is_told_so_before_anything_is_sampled(client: Caller, engine: FakeEngine, world: World) -> None:
-    await _in_thread(ledger.account_of, world.sums, world.sums.created_at)
+    await in_thread(ledger.account_of, world.sums, world.sums.created_at)
     await Account.objects.filter(tenant=world.sums).aupdate(balance_micros=0)
     answer = await post(client)
     assert (answer.status_code, answer.json()["error"]["code"]) == (429, "insufficient_quota")
@@ -235,9 +200,7 @@ async def test_what_an_answer_may_cost_is_held_until_it_ends(client: Caller, eng
     assert held.micros == 200 * 400_000 // 1_000_000 + -(-20 * 100_000 // 1_000_000)  # at most 200 to sample, and 4 + 16 characters to read
     engine.chat_hold.set()
     await events(answer)
-    async with asyncio.timeout(30):
-        while (await Hold.objects.aget()).closed_at is None:
-            pass
+    assert (await Hold.objects.aget()).closed_at is not None
     assert (await Account.objects.aget()).held_micros == 0
 
 
@@ -251,7 +214,7 @@ async def test_nothing_stays_held_for_an_answer_that_fails_or_is_refused(client:
 
 
 async def test_two_answers_at_once_cannot_spend_the_same_credit(client: Caller, engine: FakeEngine, world: World) -> None:
-    await _in_thread(account, world.sums, 100, world.sums.created_at)
+    await in_thread(account, world.sums, 100, world.sums.created_at)
     engine.chat_hold = asyncio.Event()
     first = await post(client, stream=True, max_tokens=200)
     second = await post(client, max_tokens=200)
@@ -261,12 +224,8 @@ async def test_two_answers_at_once_cannot_spend_the_same_credit(client: Caller, 
 
 
 async def test_a_viewer_may_not_spend(world: World, engine: FakeEngine) -> None:
-    vera = await _in_thread(world.api, world.vera)
+    vera = await in_thread(world.api, world.vera)
     client = Caller(vera.defaults["HTTP_AUTHORIZATION"].removeprefix("Bearer "))
     answer = await post(client)
     assert (answer.status_code, answer.json()["error"]["type"]) == (403, "permission_error")
     assert engine.chats == []
-
-
-async def _in_thread(act: Any, *args: Any) -> Any:
-    return await sync_to_async(act)(*args)
