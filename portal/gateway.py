@@ -102,9 +102,9 @@ class Gateway:
         """Grade cases without a job: {"total", "results", "busy", "printed"}. ``seconds``: how long the engine may take by the order."""
         return self._call("POST", "/graders/run", json=order, timeout=seconds + CALL_SECONDS)
 
-    def stop_grading(self, run: str) -> None:
-        """Let go of what is graded for this run just now."""
-        self._call("POST", f"/graders/runs/{run}/stop", timeout=CONNECT_SECONDS)
+    def stop_grading(self, run: str) -> bool:
+        """Let go of what is graded for this run just now; whether there was anything: its call is then answered with what is done."""
+        return self._call("POST", f"/graders/runs/{run}/stop", timeout=CONNECT_SECONDS)["stopped"]
 
     def probe(self, probe: str, order: dict[str, Any]) -> dict[str, Any]:
         """Begin a probe: {"state", "done", "total", "error", "result"}; the same again answers how far it is."""

@@ -85,7 +85,8 @@ class Lab:
         self._leaving: asyncio.Task[None] | None = None
 
     async def run(self, order: LabOrder) -> dict[str, Any]:
-        """{"total", "results", "busy", "printed"}. ``results``: without a gap from ``order.start`` on, as many as there was time for.
+        """{"total", "results", "busy", "printed"}. ``results``: without a gap from ``order.start`` on, as many as there was time for; of an
+        order that was stopped, those that were done by then, by their ``number``.
 
         One of them is ``cut_off`` when it took longer than it may. Raises ``Invalid`` for what is no grader.
         """
@@ -100,7 +101,7 @@ class Lab:
         return answer
 
     def stop(self, run: str) -> bool:
-        """Let go of what is graded for ``run`` just now, which is then answered without results; whether there was anything."""
+        """Let go of what is graded for ``run`` just now, which is then answered with what is done; whether there was anything."""
         work = self._works.get(run)
         return work is not None and work.cancel()
 
@@ -111,7 +112,7 @@ class Lab:
         except asyncio.CancelledError:
             if asyncio.current_task().cancelling():
                 raise  # the client has gone
-            return []
+            return work.done()
         finally:
             task.cancel()
             self._works.pop(run, None)
@@ -162,6 +163,10 @@ class _Work:
         async with asyncio.TaskGroup() as group:
             for _ in range(_at_once(self._grader)):
                 group.create_task(self._lane(deadline))
+        return self.done()
+
+    def done(self) -> list[dict[str, Any]]:
+        """By number."""
         return [self._results[number] for number in sorted(self._results)]
 
     async def _lane(self, deadline: float) -> None:

@@ -97,20 +97,26 @@ def begin_run(
 
 
 def stop_run(tenant: Tenant, user: User, run: LabRun, now: datetime) -> None:
-    """What is graded stays. Stopping what has ended is no error."""
+    """What is graded stays, and is paid: a slice under way is kept when it comes back. Stopping what has ended is no error."""
     require(tenant, user, Role.MEMBER)
-    _end(run, now, LabRun.State.STOPPED, "Stopped. What had been graded by then is shown.")
+    _close(run, now, LabRun.State.STOPPED, "Stopped. What had been graded by then is shown.")
+    under_way = False
     try:
-        _engine(run).stop_grading(run.public_id)
+        under_way = _engine(run).stop_grading(run.public_id)
     except (EngineDown, EngineRefused) as error:
         log.info("lab_not_stopped_in_engine", run=run.public_id, reason=str(error))  # its slice ends by itself
+    if not under_way:
+        trial_costs.release(run.tenant, run.public_id, now)
     run.refresh_from_db()
 
 
 def go_on(pk: int, now: datetime) -> None:
     """A worker's slice. One run at a time: the others wait their turn."""
-    run = LabRun.objects.select_related("tenant").filter(pk=pk, state=LabRun.State.RUNNING).first()
+    run = LabRun.objects.select_related("tenant").filter(pk=pk).first()
     if run is None:
+        return
+    if not run.is_open:
+        trial_costs.release(run.tenant, run.public_id, now)
         return
     if LabRun.objects.filter(state=LabRun.State.RUNNING, busy_until__gt=now).exclude(pk=pk).exists():
         LabRun.objects.filter(pk=pk).update(beat_at=now)
@@ -196,24 +202,28 @@ def _that_fit(cases: Iterable[LabCase], room: int) -> Iterable[LabCase]:
 
 
 def _keep(run: LabRun, now: datetime, answer: dict[str, Any], results: list[dict[str, Any]]) -> float | None:
-    """Store ``results`` behind what is there. Nothing is stored of a run that was stopped, or that others went on with."""
+    """Store ``results`` behind what is there, of a run that was stopped meanwhile too; nothing of one that others went on with."""
     total = answer["total"] if run.on["type"] == "corpus" else run.total
     done = run.done + len(results)
-    mine = LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING, done=run.done)
+    first = 0 if run.on["type"] == "corpus" else run.done  # an order of cases counts from its own first
+    mine = LabRun.objects.filter(pk=run.pk, state__in=(LabRun.State.RUNNING, LabRun.State.STOPPED), done=run.done)
     with transaction.atomic():
         fields: dict[str, Any] = {"done": done, "total": total, "beat_at": now, "failures": 0}
         if answer.get("printed"):
             fields["printed"] = _storable(answer["printed"])
         if not mine.update(**fields):
             return None
-        for number, result in enumerate(results, start=run.done):
-            kept = _result(result)
+        for result in results:
+            number, kept = first + result["number"], _result(result)
             if "case" in result:
                 LabCase.objects.create(tenant=run.tenant, run=run, number=number, case=result["case"], result=kept)
             else:
                 LabCase.objects.filter(run=run, number=number).update(result=kept)
         outcomes = (outcome for result in results for outcome in result["outcomes"])
         trial_costs.bill(run.tenant, run.public_id, run.done, outcomes, now)
+        run.refresh_from_db(fields=["state"])
+        if not run.is_open:
+            return trial_costs.release(run.tenant, run.public_id, now)
     run.done, run.total, run.failures = done, total, 0
     if done >= total:
         return _end(run, now, LabRun.State.SUCCEEDED, "")
@@ -260,8 +270,12 @@ def _failed(run: LabRun, now: datetime, error: EngineDown, *, is_final: bool) ->
 
 def _end(run: LabRun, now: datetime, state: LabRun.State, note: str) -> None:
     with transaction.atomic():
-        LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING).update(state=state, note=note, ended_at=now, beat_at=now)
+        _close(run, now, state, note)
         trial_costs.release(run.tenant, run.public_id, now)
+
+
+def _close(run: LabRun, now: datetime, state: LabRun.State, note: str) -> None:
+    LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING).update(state=state, note=note, ended_at=now, beat_at=now)
 
 
 def _hold(run: LabRun, cases: list[dict[str, Any]], now: datetime) -> None:

@@ -75,6 +75,8 @@ class FakeEngine:
         self.sandbox: Any = None
         self.judges: dict[str, Any] = {}
         self.lab_clock: Callable[[], float] | None = None
+        self.lab: Lab | None = None  # while it grades
+        self.meanwhile: Callable[[], None] | None = None  # happens while it grades
         self.probes = FakeProbes()
         self.admission = "open"
         self.policy = dataclasses.asdict(fake_overview.POLICY)
@@ -239,9 +241,14 @@ class FakeEngine:
         order = json.loads(request.content)
         self.orders.append(order)
         more = {"clock": self.lab_clock} if self.lab_clock else {}
-        lab = Lab(lambda: GraderPool(sandbox=self.sandbox, judges=self.judges), idle_seconds=3600, **more)
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            return thread.submit(asyncio.run, _graded_and_closed(lab, order)).result()
+        self.lab = lab = Lab(lambda: GraderPool(sandbox=self.sandbox, judges=self.judges), idle_seconds=3600, **more)
+        if self.meanwhile is not None:
+            self.meanwhile()
+        try:
+            with ThreadPoolExecutor(max_workers=1) as thread:
+                return thread.submit(asyncio.run, _graded_and_closed(lab, order)).result()
+        finally:
+            self.lab = None
 
     def _probe(self, request: httpx.Request) -> httpx.Response:
         return self.probes.begin(request)
@@ -253,7 +260,7 @@ class FakeEngine:
         return self.probes.cancel(request, probe)
 
     def _stop_grading(self, request: httpx.Request, run: str) -> httpx.Response:
-        return httpx.Response(200, json={"stopped": False})
+        return httpx.Response(200, json={"stopped": self.lab is not None})
 
     def _generate(self, request: httpx.Request) -> httpx.Response:
         """Lines of a chat that says ``says(order)``, a letter a piece; ``chat_refusal`` instead, or ``chat_hold`` before the end."""

@@ -125,6 +125,21 @@ async def test_a_stopped_run_lets_go_at_once_and_its_tenant_goes_on():
     assert not (await lab.run(order()))["busy"]
 
 
+async def test_a_stopped_run_is_answered_with_what_is_done():
+    class HangsLater(Hanging):
+        async def grade(self, *given: Any) -> Any:
+            if self.keys:
+                return await super().grade(*given)
+            return await FakeSandbox.grade(self, *given)
+
+    hanging = HangsLater()
+    lab = Lab(lambda: GraderPool(sandbox=hanging))
+    stopped = asyncio.create_task(lab.run(order({"type": "python", "source": PYTHON}, texts=("42", "41"), run="lr_1")))
+    await hanging.asked.wait()
+    lab.stop("lr_1")
+    assert [(result["number"], result["outcomes"][0]["reward"]) for result in (await stopped)["results"]] == [(0, 1.0)]
+
+
 async def test_a_lab_that_nobody_uses_gives_its_processes_back():
     hanging = Hanging()
     hanging.released.set()

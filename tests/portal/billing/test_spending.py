@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -43,6 +44,31 @@ class Strict:
         return JudgeReply(text=self.answer, tokens=TOKENS)
 
     async def close(self) -> None: ...
+
+
+class StopsAfter(Strict):
+    """The first question is never answered; after so many other answers the engine's Lab is told to stop."""
+
+    def __init__(self, answers: int, engine: FakeEngine):
+        super().__init__()
+        self.left, self.asked, self.engine = answers, 0, engine
+
+    async def complete(self, messages: Any, **more: Any) -> JudgeReply:
+        self.asked += 1
+        if self.asked == 1:
+            await asyncio.Event().wait()
+        reply = await super().complete(messages, **more)
+        self.left -= 1
+        if not self.left:
+            asyncio.get_running_loop().call_soon(self._stop, 20)
+        return reply
+
+    def _stop(self, turns: int) -> None:
+        """Some turns of the loop later, when what was answered has been written down; nothing else goes on."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._stop, turns - 1)
+        else:
+            self.engine.lab.stop(self.engine.orders[-1]["run"])
 
 
 @pytest.fixture
@@ -209,6 +235,23 @@ def test_a_trial_that_is_stopped_pays_for_what_is_graded(world: World, judged: F
     run = begin(world, rows(world.dataset(), count=3))
     assert Account.objects.get(tenant=world.sums).held_micros > 0
     lab.stop_run(world.sums, world.alice, run, timezone.now())
+    assert (len(bills("trial")), free(world)) == (1, True)
+
+
+def test_a_trial_that_is_stopped_pays_for_what_was_graded_in_the_slice_under_way(world: World, judged: FakeEngine) -> None:
+    judged.judges = {"strict": StopsAfter(2, judged)}
+    judged.meanwhile = lambda: lab.stop_run(world.sums, world.alice, LabRun.objects.get(), timezone.now())
+    run = begin(world, rows(world.dataset(), count=3))
+    assert (run.state, run.done, bills("trial")) == ("stopped", 2, [(run.public_id, 0, "judge", 2 * TOKENS, 20)])
+    assert [case.number for case in run.cases.order_by("number") if case.result] == [1, 2]
+    assert free(world)
+
+
+def test_what_a_stopped_trial_holds_is_free_when_its_slice_was_lost(world: World, judged: FakeEngine, one_case_a_call: None) -> None:
+    run = begin(world, rows(world.dataset(), count=3))
+    LabRun.objects.update(state="stopped")
+    assert not free(world)
+    lab.go_on(run.pk, timezone.now())
     assert (len(bills("trial")), free(world)) == (1, True)
 
 
