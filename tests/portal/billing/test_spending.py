@@ -12,6 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from engine.rewards.judge import JudgeReply
+from portal import gateway
 from portal.billing import holds, ledger, limits, quotas, refusals, spending, storage
 from portal.billing.models import Account, DailyUsage, Entry, Hold, Invoice, Price, QuotaOverride
 from portal.billing.money import shown as shown_money
@@ -262,7 +263,7 @@ def one_case_a_call(judged: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_one_answer_graded_by_a_judge_is_billed(world: World, judged: FakeEngine) -> None:
     world.reward()
-    outcome = graders.grade(world.sums, world.bob, JUDGED, "42", {"answer": "42"})
+    outcome = graders.grade(gateway.engine(), world.sums, world.bob, JUDGED, "42", {"answer": "42"})
     ((source, step, kind, quantity, micros),) = bills("trial")
     assert (outcome["reward"], source[:4], step, kind, quantity, micros) == (1.0, "grad", Hold.objects.get().pk, "judge", TOKENS, 10)
     assert free(world)
@@ -271,7 +272,7 @@ def test_one_answer_graded_by_a_judge_is_billed(world: World, judged: FakeEngine
 def test_a_grading_that_the_engine_does_not_answer_costs_nothing(world: World, judged: FakeEngine) -> None:
     judged.down = True
     with pytest.raises(EngineDown):
-        graders.grade(world.sums, world.bob, JUDGED, "42", {"answer": "42"})
+        graders.grade(gateway.engine(), world.sums, world.bob, JUDGED, "42", {"answer": "42"})
     assert not bills("trial") and free(world)
 
 
