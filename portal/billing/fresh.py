@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F
 
 from portal.billing.models import StripeMark
-from portal.billing.stripe_client import Unreachable
+from portal.billing.stripe_records import Unreachable
 
 TRIES = 5
 _Thing = TypeVar("_Thing")

@@ -9,7 +9,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from portal.billing import notices, stripe_client, tasks
-from portal.billing.stripe_client import Forged
+from portal.billing.stripe_records import Forged
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,9 @@ from django.db import transaction
 
 from portal.billing import fresh, ledger, resumption
 from portal.billing.models import Invoice, Plan, SourceType
-from portal.billing.stripe_client import Billed, InvoiceLine, Stripe
+from portal.billing.stripe_client import Stripe
 from portal.billing.stripe_customers import tenant_of
+from portal.billing.stripe_records import Billed, InvoiceLine
 from tenants.models import Tenant
 
 log = structlog.get_logger(__name__)

@@ -13,7 +13,8 @@ from django.db.models import F
 
 from portal.billing import invoices, subscriptions, takebacks, topups
 from portal.billing.models import StripeEvent, StripeMark
-from portal.billing.stripe_client import Notice, Refused, Stripe, Unreachable
+from portal.billing.stripe_client import Stripe
+from portal.billing.stripe_records import Notice, Refused, Unreachable
 
 log = structlog.get_logger(__name__)
 

@@ -20,8 +20,9 @@ from django.db.models import F, Min
 from django.db.models.functions import Coalesce
 
 from portal.billing.models import Account, Entry, Kind, MeterEvent
-from portal.billing.stripe_client import Refused, Stripe, Unreachable
+from portal.billing.stripe_client import Stripe
 from portal.billing.stripe_customers import customer_of
+from portal.billing.stripe_records import Refused, Unreachable
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,9 @@ from django.db import transaction
 
 from portal.billing import fresh, ledger, setup
 from portal.billing.models import LIVE, Account, Plan, Subscription
-from portal.billing.stripe_client import Refused, Stripe, Subscribed, Unreachable
+from portal.billing.stripe_client import Stripe
 from portal.billing.stripe_customers import customer_of, tenant_of
+from portal.billing.stripe_records import Refused, Subscribed, Unreachable
 from portal.billing.topups import NotNow
 from portal.errors import Conflict, Invalid
 from tenants import audit

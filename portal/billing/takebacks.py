@@ -10,7 +10,8 @@ from django.db.models import Sum
 
 from portal.billing import fresh, ledger, money, resumption
 from portal.billing.models import CREDIT, DEBIT, Dispute, Entry, Invoice, SourceType, TopUp
-from portal.billing.stripe_client import MoneyBack, Stripe
+from portal.billing.stripe_client import Stripe
+from portal.billing.stripe_records import MoneyBack
 from tenants.models import Tenant
 
 log = structlog.get_logger(__name__)

@@ -10,8 +10,9 @@ from django.db import transaction
 
 from portal.billing import fresh, ledger, money, resumption
 from portal.billing.models import SourceType, TopUp
-from portal.billing.stripe_client import Refused, Session, Stripe, Unreachable
+from portal.billing.stripe_client import Stripe
 from portal.billing.stripe_customers import customer_of
+from portal.billing.stripe_records import Refused, Session, Unreachable
 from portal.errors import Conflict, Invalid
 from tenants import audit
 from tenants.access import require

@@ -13,7 +13,8 @@ from django.test import TestCase
 
 from portal.billing import gate, late, ledger, outbox, reconcile, standing, usage
 from portal.billing.models import Account, Entry, Invoice, LateUsage, TopUp
-from portal.billing.stripe_client import Stripe, Unreachable
+from portal.billing.stripe_client import Stripe
+from portal.billing.stripe_records import Unreachable
 from portal.jobs import delivery
 from portal.jobs.actions import create_job
 from tests.fake_stripe import FakeStripe
@@ -66,6 +67,17 @@ class Month:
         assert moment >= self.clock.now
         self.clock.now = moment
         self.beat()
+
+    def closes_before_its_usage_came(self) -> None:
+        """A subscriber's month with one step of overage, whose invoice Stripe has closed before it heard of any."""
+        self.subscription = subscribe(self.stripe, self.fake, self.world, self.clock, included=1_000_000)
+        self.hear()
+        self.run = Run(self.world, self.engine, train={"steps": 1000})
+        self.steps(1)
+        self.until(NOW + MONTH)
+        self.fake.usage.clear()
+        self.fake.finalize(self.fake.end_period(self.subscription)["id"])
+        self.hear()
 
     def may_start(self) -> bool:
         try:
@@ -258,14 +270,7 @@ def test_at_night_what_stripe_lacks_or_has_too_much_is_found_and_told(month: Mon
 
 
 def test_usage_that_came_too_late_for_its_invoice_is_found_at_night(month: Month) -> None:
-    month.subscription = subscribe(month.stripe, month.fake, month.world, month.clock, included=1_000_000)
-    month.hear()
-    month.run = Run(month.world, month.engine, train={"steps": 1000})
-    month.steps(1)
-    month.until(NOW + MONTH)
-    month.fake.usage.clear()
-    month.fake.finalize(month.fake.end_period(month.subscription)["id"])
-    month.hear()
+    month.closes_before_its_usage_came()
     month.fake.cancel(month.subscription)
     (found,) = reconcile.compare(month.stripe, month.clock())
     assert found.what.startswith("overage on invoice") and found.theirs == "0"
@@ -310,14 +315,7 @@ def test_usage_that_came_too_late_for_its_invoice_is_a_line_of_its_own_on_the_ne
 
 
 def test_late_usage_is_asked_for_once_whatever_stripe_answers(month: Month) -> None:
-    month.subscription = subscribe(month.stripe, month.fake, month.world, month.clock, included=1_000_000)
-    month.hear()
-    month.run = Run(month.world, month.engine, train={"steps": 1000})
-    month.steps(1)
-    month.until(NOW + MONTH)
-    month.fake.usage.clear()
-    month.fake.finalize(month.fake.end_period(month.subscription)["id"])
-    month.hear()
+    month.closes_before_its_usage_came()
     month.fake.fault = lambda: "lost" if month.fake.calls[-1] == ("POST", "/v1/invoiceitems") else None
     since = month.clock() - 40 * DAY
     with pytest.raises(Unreachable):

@@ -12,7 +12,8 @@ from django.test import Client
 
 from portal.billing import fresh, notices, subscriptions, topups
 from portal.billing.models import Account, Entry, Invoice, Plan, StripeEvent, Subscription, TopUp
-from portal.billing.stripe_client import Stripe, Unreachable
+from portal.billing.stripe_client import Stripe
+from portal.billing.stripe_records import Unreachable
 from tests.fake_stripe import FakeStripe
 from tests.portal.billing.books import account
 from tests.portal.billing.till import DAY, HOUR, Clock, deliver, post, topup

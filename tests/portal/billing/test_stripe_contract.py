@@ -13,7 +13,8 @@ from uuid import uuid4
 import pytest
 
 from portal.billing import catalogue, outbox
-from portal.billing.stripe_client import Refused, Stripe
+from portal.billing.stripe_client import Stripe
+from portal.billing.stripe_records import Refused
 from tests.fake_stripe import FakeStripe
 from tests.portal.billing.till import Clock
 

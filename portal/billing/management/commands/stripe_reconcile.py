@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from portal.billing import notices, reconcile, stripe_client
-from portal.billing.stripe_client import Refused, Unreachable
+from portal.billing.stripe_records import Refused, Unreachable
 
 
 class Command(BaseCommand):

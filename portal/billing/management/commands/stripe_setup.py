@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from portal.billing import catalogue, stripe_client
-from portal.billing.stripe_client import Refused, Unreachable
+from portal.billing.stripe_records import Refused, Unreachable
 
 
 class Command(BaseCommand):
