@@ -34,7 +34,9 @@ TENANTS = 4
 STEPS = 5000  # more than there is time for
 MOST_P99_SECONDS = 1.0
 MOST_GROWTH = 1.25
-WARM = 1 / 3  # of the time: until then caches fill
+# Memory is read so often in a run; growth counts from the reading at which caches are full to the last.
+READINGS = 12
+WARM = 4
 # 512 completions a step, so that a step of the small model takes seconds, as a real one's does.
 ORDER = {
     "rollout": {"prompts_per_step": 32, "group_size": 16, "max_prompt_tokens": 24, "max_new_tokens": 8},
@@ -133,16 +135,15 @@ async def client(house: House, person: Person, jobs: Sequence[str], number: int,
 
 
 async def readings(house: House, seen: Seen, options: argparse.Namespace, console: Console) -> list[dict[str, int]]:
-    """Each process's memory in bytes: once its caches are warm, and at the end."""
+    """Each process's memory in bytes, ``READINGS`` times, evenly over the run."""
     found = []
     seen.since = time()
     with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("under load", total=100)
-        for part in range(100):
-            await asyncio.sleep(60 * options.minutes / 100)
+        bar = progress.add_task("under load", total=READINGS)
+        for _ in range(READINGS):
+            await asyncio.sleep(60 * options.minutes / READINGS)
+            found.append(await asyncio.to_thread(memory, house))
             progress.advance(bar)
-            if part + 1 in (round(100 * WARM), 100):
-                found.append(await asyncio.to_thread(memory, house))
     return found
 
 
@@ -157,9 +158,11 @@ def memory(house: House) -> dict[str, int]:
 
 
 def figures(seen: Seen, calls: Calls, memory: Sequence[dict[str, int]], steps: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds from the engine's stamp to the sockets (``lag``), of calls (``api``), memory in MB and its growth since it was warm."""
+    """Seconds from the engine's stamp to the sockets (``lag``), of calls (``api``), memory in MB by reading and its growth since it was
+    warm."""
     lag, api = quantiles(seen.seconds), quantiles([second for kind in calls.seconds.values() for second in kind])
-    growth = {name: round(memory[-1][name] / memory[0][name], 3) for name in memory[-1] if name in memory[0]}
+    warm, last = memory[WARM - 1], memory[-1]
+    growth = {name: round(last[name] / warm[name], 3) for name in last if name in warm}
     return {
         "engine": "fakes" if options.fakes else "real, tiny-math",
         **{name: getattr(options, name) for name in ("watchers", "clients", "jobs", "minutes")},
@@ -171,7 +174,7 @@ def figures(seen: Seen, calls: Calls, memory: Sequence[dict[str, int]], steps: i
         "calls_failed": dict(calls.failed),
         "api": api,
         "api_by_call": {kind: quantiles(found) for kind, found in sorted(calls.seconds.items())},
-        "memory_mb": {name: round(size / 2**20) for name, size in memory[-1].items()},
+        "memory_mb": {name: [round(reading[name] / 2**20) for reading in memory if name in reading] for name in last},
         "growth": growth,
         "holds": bool(lag)
         and lag["p99"] < MOST_P99_SECONDS

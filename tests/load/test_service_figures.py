@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.load.live import Seen
-from tests.load.service import Calls, figures, parser
+from tests.load.service import READINGS, WARM, Calls, figures, parser
 
 pytestmark = pytest.mark.engine  # what it imports for its readings knows the engine's processes
 
@@ -14,7 +14,9 @@ OPTIONS = parser().parse_args([])
 
 def of(lag=(0.2,) * 100, *, breaks=0, failed=(), calls=(0.1,), web=(100, 110)):
     heard = Calls(seconds={"jobs/": list(calls)} if calls else {}, failed=Counter(failed))
-    return figures(Seen(seconds=list(lag), breaks=breaks), heard, [{"web": reading << 20} for reading in web], 800, OPTIONS)
+    cold, last = [10] * (WARM - 1), [web[1]] * (READINGS - WARM)
+    readings = [{"web": megabytes << 20} for megabytes in (*cold, web[0], *last)]
+    return figures(Seen(seconds=list(lag), breaks=breaks), heard, readings, 800, OPTIONS)
 
 
 def test_a_calm_day_holds():
