@@ -35,7 +35,7 @@ KINDS = {
     "warning": "code, message, advice",
     "version_deleted": "version: its files are gone for good, the other versions stay",
     "deleted": "{}: versions and batches of the ended job are gone, its history stays",
-    "policy": "changes: fields of the scheduling policy (belongs to no job)",
+    "policy": "changes: fields of the scheduling policy; usual: those of them that are now as the engine is set up (belongs to no job)",
     "admission": "mode (open | paused | drain; belongs to no job)",
     "ended": "state (succeeded | failed | cancelled), reason, attribution, version, ttfs_seconds, tpts_seconds, completion_seconds",
 }

@@ -92,6 +92,8 @@ class EngineHistory:
             self.admission = data["mode"]
         elif kind == "policy":
             self.policy_changes |= data["changes"]
+            for name in data.get("usual", ()):
+                del self.policy_changes[name]
         elif job in self.jobs:
             self.jobs[job].apply(kind, data, at)
             if kind == "step":

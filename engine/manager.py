@@ -85,7 +85,7 @@ class Manager:
         self._root = root
         self._model = model
         self._tokenizer = tokenizer
-        self._policy = policy
+        self._shipped = self._policy = policy
         self._rollout = rollout
         self._train = train
         self._deadlines = deadlines or Deadlines()
@@ -342,12 +342,16 @@ class Manager:
         return {"admission": ADMISSION_MODES[mode]}
 
     async def set_policy(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change fields of the running ``Policy``; it stays changed after a restart. See ``Policy.changed`` for ``adaptive``."""
+        """Change fields of the running ``Policy``; it stays changed after a restart. See ``Policy.changed`` for ``adaptive``.
+
+        A field that is thereby again what the engine is set up with is no change any more: it follows the settings of the next start.
+        """
         try:
             policy = self._driver.scheduler.policy.changed(changes)
         except (TypeError, ValueError) as error:
             raise Invalid.of([("policy", str(error))]) from None
-        await self._driver.say("", "policy", {"changes": changes})
+        usual = [name for name in changes if getattr(policy, name) == getattr(self._shipped, name)]
+        await self._driver.say("", "policy", {"changes": changes, "usual": usual})
         self._driver.tell(PolicyChanged(at=self._timeline.monotonic(), policy=policy))
         return dataclasses.asdict(policy)
 

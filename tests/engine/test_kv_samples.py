@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from engine.errors import Invalid
 from engine.ports import PortError
 from engine.sim.fakes import FakeRolloutPort
-from tests.engine.world import World
+from tests.engine.world import World, policy
 
 pytestmark = pytest.mark.asyncio
 
@@ -119,6 +120,15 @@ async def test_the_policy_that_an_operator_set_is_adaptive_after_a_restart(world
     await world.open()
     assert (await world.manager.status())["policy"]["adaptive"] == answer["adaptive"]
     assert limit(world) == 3
+
+
+async def test_a_field_set_back_to_its_usual_value_follows_the_settings_of_the_next_start(world):
+    await world.manager.set_policy({"kv_hold": "rollout", "max_active": 1, "kv_budget_bytes": 10})
+    await world.manager.set_policy({"max_active": policy().max_active, "kv_budget_bytes": policy().kv_budget_bytes})
+    await world.manager.stop()
+    await world.open(policy=replace(policy(), max_active=7, kv_budget_bytes=12345))
+    found = (await world.manager.status())["policy"]
+    assert (found["kv_hold"], found["max_active"], found["kv_budget_bytes"]) == ("rollout", 7, 12345)
 
 
 @pytest.mark.parametrize("bad", [{"begin": 3}, {"cut": 2}, 5])
