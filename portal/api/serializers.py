@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiSerializerExtension
@@ -13,6 +14,7 @@ from engine.grader_spec import shown
 from engine.spec import DoctorSpec, EvalSpec, LoraSpec, RolloutSpec, TrainSpec, WarmStart
 from portal.billing import costs
 from portal.datasets.models import Dataset
+from portal.jobs import reach
 from portal.jobs.models import Job
 from portal.rewards.models import Reward
 
@@ -82,19 +84,33 @@ class RewardIn(Closed):
     grader = serializers.JSONField(help_text='For example {"type": "numeric", "reference": "{{item.answer}}"}.')
 
 
+class JobsOut(serializers.ListSerializer):
+    """A page of jobs: whether their engines can be reached is looked at once for all."""
+
+    def to_representation(self, data: Any) -> Any:
+        jobs = list(data)
+        self.child.away = reach.away(jobs)
+        return super().to_representation(jobs)
+
+
 class JobOut(serializers.ModelSerializer):
+    away: dict[int, datetime] | None = None
+
     id = serializers.CharField(source="public_id")
     dataset = serializers.CharField(source="dataset.public_id")
     reward = serializers.CharField(source="reward.public_id")
     spec = serializers.SerializerMethodField()
     steps = serializers.IntegerField()
     cost_micros = serializers.SerializerMethodField()
+    engine_away_since = serializers.SerializerMethodField()
 
     class Meta:
         model = Job
+        list_serializer_class = JobsOut
         fields = (
             *("id", "name", "state", "state_reason", "attribution", "version", "steps", "last_seq"),
             *("dataset", "reward", "base_model", "spec", "cost_micros", "submitted_at", "ended_at", "archived_at"),
+            "engine_away_since",
         )
 
     @extend_schema_field(serializers.JSONField())
@@ -104,6 +120,11 @@ class JobOut(serializers.ModelSerializer):
     def get_cost_micros(self, job: Job) -> int:
         """What it has cost so far, in micro-units."""
         return costs.of(job)
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True))
+    def get_engine_away_since(self, job: Job) -> datetime | None:
+        """Since when the job's engine cannot be reached; null when it can. The job goes on by itself when the engine is back."""
+        return reach.since(job) if self.away is None else self.away.get(job.pk)
 
 
 class EventOut(serializers.Serializer):

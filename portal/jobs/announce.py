@@ -6,6 +6,7 @@ import structlog
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
+from portal.jobs import reach
 from portal.jobs.models import Job
 
 log = structlog.get_logger(__name__)
@@ -17,6 +18,14 @@ async def announce_group(group: str, seq: int) -> None:
         await get_channel_layer().group_send(group, {"type": "job.events", "seq": seq})
     except Exception:  # whatever the channel layer's server does, the rows are stored
         log.warning("announcement_lost", group=group, seq=seq, exc_info=True)
+
+
+async def announce_reach() -> None:
+    """Tell every live page that an engine was lost or found. Never raises."""
+    try:
+        await get_channel_layer().group_send(reach.GROUP, {"type": "engine.reach"})
+    except Exception:  # as above
+        log.warning("announcement_lost", group=reach.GROUP, exc_info=True)
 
 
 def announce(job: Job) -> None:

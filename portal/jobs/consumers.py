@@ -1,6 +1,7 @@
 """The live socket of one job. A wake-up says only "there is more"; what is sent is read from the rows, so nothing is lost or doubled.
 
-Server to client: ``{"type": "events", "events": […], "last": seq}`` and ``{"type": "ping", "last": seq}``. ``?after=N`` resumes.
+Server to client: ``{"type": "events", "events": […], "last": seq}`` and ``{"type": "ping", "last": seq, "engine_away_since": time}``, null
+as long as the job's engine can be reached. ``?after=N`` resumes.
 Closes with 4401 (not logged in), 4404 (no such job, or not yours: both alike), 4400 (bad ``after``).
 """
 
@@ -20,6 +21,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from portal import numbers
+from portal.jobs import reach
 from portal.jobs.feed import Feed
 from portal.jobs.live import events_after
 from portal.jobs.models import Job
@@ -59,7 +61,8 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
             return await self.close(NOT_THERE)
         self.last = after
         self.more = asyncio.Event()
-        self.looked = False
+        self.looked = self.reach_changed = False
+        await self.channel_layer.group_add(reach.GROUP, self.channel_name)
         await self.channel_layer.group_add(doors.group_of(user.pk), self.channel_name)
         await self.channel_layer.group_add(self.job.group, self.channel_name)  # before the first read: what comes in between wakes us
         self.tail = asyncio.create_task(self._follow())
@@ -69,6 +72,7 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         if self.tail is not None:
             self.tail.cancel()
         if self.job is not None:
+            await self.channel_layer.group_discard(reach.GROUP, self.channel_name)
             await self.channel_layer.group_discard(self.job.group, self.channel_name)
             await self.channel_layer.group_discard(doors.group_of(self.scope["user"].pk), self.channel_name)
 
@@ -79,6 +83,11 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         """A wake-up from the ingester."""
         if message.get("seq", 0) > self.last:
             self.more.set()
+
+    async def engine_reach(self, message: dict[str, Any]) -> None:
+        """Some engine was lost or found; the next ping says whether it is this job's."""
+        self.reach_changed = True
+        self.more.set()
 
     async def look_again(self, message: dict[str, Any]) -> None:
         """Something changed about this person: whether the socket may stay open is looked at now."""
@@ -92,8 +101,8 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         try:
             while True:
                 await self._send_rows()
-                if await self._idle():
-                    await self.send_json({"type": "ping", "last": self.last})
+                if await self._idle() or self.reach_changed:
+                    await self._ping()
                 if self.looked or loop.time() - checked >= self.check_seconds:
                     self.looked, checked = False, loop.time()
                     if await self._visible_job() is None:
@@ -106,6 +115,11 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         while found := await _feed().after(self.job.pk, self.last):
             message, self.last = found
             await self.send(text_data=message)
+
+    async def _ping(self) -> None:
+        self.reach_changed = False
+        away = await database_sync_to_async(reach.since)(self.job)
+        await self.send_json({"type": "ping", "last": self.last, "engine_away_since": away and away.isoformat()})
 
     async def _idle(self) -> bool:
         """Wait for a wake-up; True when none came for ``ping_seconds``."""

@@ -23,8 +23,8 @@ from pydantic import ValidationError
 from engine.events import KINDS, Event
 from portal import metrics, pulse
 from portal.billing import charging, gate
-from portal.gateway import AsyncGateway, EngineDown, EngineRefused
-from portal.jobs import catalog, compare, lifecycle, series
+from portal.gateway import AsyncGateway, EngineDown, EngineRefused, EngineSlow
+from portal.jobs import catalog, compare, lifecycle, reach, series
 from portal.jobs.lifecycle import Fact, IllegalTransition, LostRace, View
 from portal.jobs.models import OPEN_STATES, EngineCursor, Job, JobEvent, JobSubmission, State
 from portal.notices import telling
@@ -68,16 +68,22 @@ class Page:
 
 @dataclass(kw_only=True)
 class Ingester:
-    """``announce(group, seq)`` is awaited after each commit and must not raise; ``clock`` gives now."""
+    """``announce(group, seq)`` is awaited after each commit, ``announce_reach()`` when the engine is lost or found; neither may raise.
+
+    ``clock`` gives now.
+    """
 
     gateway: AsyncGateway
     name: str = ""  # of the engine that ``gateway`` leads to
     announce: Callable[[str, int], Awaitable[None]]
+    announce_reach: Callable[[], Awaitable[None]]
     clock: Callable[[], datetime] = timezone.now
     wait_seconds: float = WAIT_SECONDS
     failures: int = field(default=0, init=False)
     lag_seconds: float = field(default=0.0, init=False)  # from the newest event of the last page to its row
     _compared: tuple[str, int] = field(default=("", 0), init=False)  # the engine and epoch that the rows were compared with last
+    _silent_since: datetime | None = field(default=None, init=False)  # the first try of an engine that has not answered since
+    _told_away: bool | None = field(default=None, init=False)  # None: only an earlier ingester may have told anything
 
     async def run(self) -> None:
         """For ever, until cancelled. Whatever fails is tried again with growing pauses: the cursor has not moved."""
@@ -86,8 +92,10 @@ class Ingester:
                 await sync_to_async(close_old_connections)()
                 await self.pull()
                 self.failures = 0
+                await self._is_back()
                 await sync_to_async(pulse.beat)("ingester", self.clock(), lag_seconds=self.lag_seconds)
             except (EngineDown, EngineRefused) as error:
+                await self._is_away(error)
                 await self._pause("engine_away", error)
             except BadStream as error:
                 log.error("bad_stream", exc_info=True)
@@ -136,6 +144,24 @@ class Ingester:
             await self.announce(group, seq)
         self._compared = (status.engine, status.epoch)
         return found.moved
+
+    async def _is_away(self, error: Exception) -> None:
+        """Told to who looks at jobs; a refusal too is an engine that nothing can be had from."""
+        now = self.clock()
+        self._silent_since = self._silent_since or now
+        if now - self._silent_since < reach.TOLD_AFTER and not isinstance(error, EngineSlow):
+            return
+        self._silent_since = await sync_to_async(reach.lost)(self.name, self._silent_since)
+        if not self._told_away:
+            self._told_away = True
+            await self.announce_reach()
+
+    async def _is_back(self) -> None:
+        self._silent_since = None
+        if self._told_away is not False:
+            self._told_away = False
+            if await sync_to_async(reach.found)(self.name):
+                await self.announce_reach()
 
     async def _pause(self, event: str, error: Exception) -> None:
         seconds = BACKOFF_SECONDS[min(self.failures, len(BACKOFF_SECONDS) - 1)]

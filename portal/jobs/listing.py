@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from portal.jobs import reach
 from portal.jobs.models import Job, JobEvent, State
 
 SPARK_POINTS = 40
@@ -43,6 +44,7 @@ class Row:
     position: int | None = None
     begins_at: datetime | None = None
     heard_at: datetime | None = None
+    engine_away_since: datetime | None = None
 
     @property
     def reward(self) -> float | None:
@@ -53,24 +55,30 @@ class Row:
 
 def rows(jobs: Iterable[Job]) -> list[Row]:
     jobs = list(jobs)
-    newest = _newest({job.pk: job.last_seq for job in jobs})
-    return [_row(job, newest[job.pk]) for job in jobs]
+    newest, away = _newest({job.pk: job.last_seq for job in jobs}), reach.away(jobs)
+    return [_row(job, newest[job.pk], away.get(job.pk)) for job in jobs]
 
 
-def _row(job: Job, events: list[dict[str, Any]]) -> Row:
-    """``events``: the job's newest, oldest first."""
+def away_since(shown: Iterable[Row]) -> datetime | None:
+    """Since when an engine of some of these jobs cannot be reached: the earliest."""
+    return min((row.engine_away_since for row in shown if row.engine_away_since), default=None)
+
+
+def _row(job: Job, events: list[dict[str, Any]], away: datetime | None) -> Row:
+    """``events``: the job's newest, oldest first. What they foretell is not told of a job whose engine is ``away``."""
     steps = [event for event in events if isinstance(event[_REWARD], int | float)][-SPARK_POINTS:]
     phase = _PHASES[events[-1]["kind"]] if events and job.is_open and job.state != State.PAUSED else ""
     last = events[-1] if events else None
-    queued = last if last and last["kind"] == "waiting" and job.is_open and job.state != State.PAUSED else {}
+    queued = last if last and last["kind"] == "waiting" and job.is_open and job.state != State.PAUSED and not away else {}
     return Row(
         job=job,
         rewards=[step[_REWARD] for step in steps],
-        phase=phase,
-        seconds_left=_seconds_left(job, steps),
+        phase=phase if not away or not phase else f"{phase} when it was last heard",
+        seconds_left=None if away else _seconds_left(job, steps),
         position=queued.get("data__position"),
         begins_at=_later(queued.get("at"), queued.get("data__next_seconds")),
         heard_at=last and last["at"],
+        engine_away_since=away,
     )
 
 

@@ -18,12 +18,12 @@ from django.views.decorators.http import require_POST, require_safe
 from portal import gateway, numbers
 from portal.billing.costs import cost_of, with_cost
 from portal.errors import Invalid
-from portal.jobs import actions, catalog, environments, exports, forms, presets, series, warm_start
+from portal.jobs import actions, catalog, environments, exports, forms, presets, reach, series, warm_start
 from portal.jobs import evaluation as evaluations
 from portal.jobs import overview as overviews
 from portal.jobs.downloads import adapter_response
 from portal.jobs.job_filter import SHOWS, JobFilter
-from portal.jobs.listing import rows
+from portal.jobs.listing import away_since, rows
 from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job, State
 from portal.pages.access import maker_page, tenant_page, wants_json
@@ -50,7 +50,9 @@ def index(request: HttpRequest) -> HttpResponse:
     wanted = JobFilter.of(request)
     jobs = with_cost(wanted.jobs(request.tenant).select_related("dataset", "created_by"))
     page = Paginator(jobs, JOBS_PER_PAGE).get_page(request.GET.get("page"))
-    context = {"rows": rows(page.object_list), "page": page, "wanted": wanted, "query": wanted.address(), "now": timezone.now()}
+    shown = rows(page.object_list)
+    context = {"rows": shown, "page": page, "wanted": wanted, "query": wanted.address(), "now": timezone.now()}
+    context["away_since"] = away_since(shown)
     if request.headers.get("HX-Request"):
         return render(request, "jobs/table.html", {**context, "selectable": True})
     return render(request, "jobs/list.html", {**context, "selectable": True, **_choices(request.tenant, wanted)})
@@ -275,11 +277,13 @@ def _initial(tenant: Tenant, query: Any) -> dict[str, Any]:
 
 def _run(job: Job, *, may_write: bool) -> dict[str, Any]:
     """What the run page's script starts from; everything else comes as events."""
+    away = reach.since(job)
     return {
         "id": job.public_id,
         "steps": job.steps,
         "state": job.state,
         "submitted_at": job.submitted_at.isoformat(),
+        "engine_away_since": away and away.isoformat(),
         "events_url": reverse("jobs:events", args=[job.public_id]),
         "overview_url": reverse("jobs:overview", args=[job.public_id]),
         "figures_url": reverse("jobs:figures", args=[job.public_id]),

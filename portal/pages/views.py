@@ -8,10 +8,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.jobs import catalog, presets
-from portal.jobs.listing import rows
+from portal.jobs.listing import away_since, rows
 from portal.jobs.models import OPEN_STATES
 from portal.pages.access import person_page, tenant_page
 from portal.pages.sample import KNOWN_TASKS, SAMPLES, ensure_sample
@@ -28,10 +29,16 @@ class FirstStep:
     url: str
 
 
+@never_cache
 @require_safe
 @tenant_page
 def home(request: HttpRequest) -> HttpResponse:
+    """With ``HX-Request`` only the latest jobs: they refresh themselves from the same template."""
     tenant = request.tenant
+    jobs = rows(tenant.jobs.select_related("dataset")[:6])
+    latest = {"jobs": jobs, "away_since": away_since(jobs)}
+    if request.headers.get("HX-Request"):
+        return render(request, "pages/latest.html", latest)
     steps = first_steps(tenant)
     counts = {
         "running": tenant.jobs.filter(state__in=OPEN_STATES).count(),
@@ -39,10 +46,10 @@ def home(request: HttpRequest) -> HttpResponse:
         "rewards": tenant.rewards.count(),
     }
     context = {
+        **latest,
         "steps": steps,
         "todo": next((step for step in steps if not step.done), None),
         "begun": all(step.done for step in steps[:3]),
-        "jobs": rows(tenant.jobs.select_related("dataset")[:6]),
         "counts": counts,
     }
     return render(request, "pages/home.html", context)

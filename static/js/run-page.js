@@ -6,6 +6,7 @@ import { unpack } from "./figures.js";
 import { drawCharts, makeCharts } from "./run-charts.js";
 import { showFindings } from "./run-doctor.js";
 import { showEvaluation } from "./run-evaluation.js";
+import { overruleHead, showReach } from "./run-reach.js";
 import { follow } from "./run-socket.js";
 import { absorb, initial, overrule, resume } from "./run-state.js";
 import { Tables } from "./run-tables.js";
@@ -22,14 +23,18 @@ let drawing = 0;
 let catchingUp = null;
 let connection = null;
 let heard = new Date(); // when the socket last told something
+let awaySince = page.engine_away_since; // the engine, that is; the portal's own silence is the socket's affair
+let link = { kind: "opening" };
 let closer = { range: null, steps: [] };
 
 function draw() {
   drawing = 0;
   showHead(state);
+  overruleHead(awaySince, state);
+  showReach(awaySince, state);
   showEvaluation(state, page);
   drawCharts(charts, state, stepsInView());
-  showTimeline(state);
+  showTimeline(state, until());
   showFindings(state.findings);
   tables.show(state);
   document.title = `${state.version}/${state.stepsPlanned} ${title}`;
@@ -139,8 +144,10 @@ const STATUS = {
   closed: ["Complete", "quiet"],
 };
 
-function showStatus({ kind, text, retrySeconds }) {
-  const [label, tone] = STATUS[kind];
+function showStatus(status) {
+  link = status;
+  const { kind, text, retrySeconds } = status;
+  const [label, tone] = kind === "live" && awaySince && !state.ended ? ["Engine away", "warn"] : STATUS[kind];
   const pill = $("#run-link");
   pill.dataset.kind = kind;
   pill.dataset.tone = tone;
@@ -151,10 +158,21 @@ function showStatus({ kind, text, retrySeconds }) {
 }
 
 /** A ping names the last seq: an announcement that got lost is noticed here at the latest. A job that never reached the engine has no events. */
-function ping(last) {
+function ping({ last, engine_away_since: away }) {
   heard = new Date();
+  reach(away);
   if (last > state.seq || state.seq === 0) catchUp();
 }
+
+function reach(since) {
+  if (since === awaySince) return;
+  awaySince = since;
+  showStatus(link);
+  draw();
+}
+
+/** Until when the running phase is known to have run, in seconds since 1970. */
+const until = () => (awaySince ? Date.parse(awaySince) : Date.now()) / 1000;
 
 function connect() {
   const base = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${page.socket_path}`;
@@ -199,5 +217,5 @@ draw();
 if (state.ended) showStatus({ kind: "closed" });
 else connect();
 // The phase that runs now grows on the timeline between events.
-setInterval(() => !document.hidden && !state.ended && showTimeline(state), 1000);
-$("#timeline details").addEventListener("toggle", () => showTimeline(state));
+setInterval(() => !document.hidden && !state.ended && showTimeline(state, until()), 1000);
+$("#timeline details").addEventListener("toggle", () => showTimeline(state, until()));

@@ -1,6 +1,7 @@
 // Every <time data-local> in the viewer's own zone, UTC in the tooltip. Fragments that htmx swaps in are done again, and what is told as
 // "just now" twice a minute, on a page that stays open.
 import { write } from "./dom.js";
+import { clock } from "./format.js";
 
 const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
@@ -16,12 +17,9 @@ export function relative(date, now = new Date()) {
 export function localise(root) {
   for (const element of root.querySelectorAll("time[datetime][data-local]")) {
     const date = new Date(element.dateTime);
-    if (element.dataset.local === "clock") {
-      element.textContent = date.toLocaleTimeString();
-      continue;
-    }
     const fresh = Math.abs(Date.now() - date) < 6 * 86400 * 1000;
-    write(element, element.dataset.local === "relative" && fresh ? relative(date) : LONG.format(date));
+    const today = Math.abs(Date.now() - date) < 12 * 3600 * 1000;
+    write(element, element.dataset.local === "relative" && fresh ? relative(date) : element.dataset.local === "clock" && today ? clock(date) : LONG.format(date));
     element.title = `${LONG.format(date)} here · ${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
   }
 }

@@ -119,6 +119,32 @@ def test_the_web_process_dies_and_comes_back(visit: Visit, alice: Person, stack:
     assert_complete(page, alice, job, sum(event["kind"] == "step" for event in alice.events(job)))
 
 
+def tell_reach(stack: Stack, what: str) -> None:
+    """As the ingester does when the engine is lost or found."""
+    known = "from django.utils import timezone; from asgiref.sync import async_to_sync; from portal.jobs import announce, reach"
+    stack.manage("shell", "-v", "0", "-c", f"{known}; {what}; async_to_sync(announce.announce_reach)()")
+
+
+def test_an_engine_that_is_away_is_said_without_a_reload_and_taken_back_too(visit: Visit, alice: Person, stack: Stack) -> None:
+    run = visit(f"/jobs/{alice.job(steps=600)}/")
+    others = [visit("/jobs/"), visit("/")]
+    wait_for_points(run, 2)
+    tell_reach(stack, "reach.lost('', timezone.now())")
+    expect(run.locator("#run-link-text")).to_have_text("Engine away")
+    expect(run.locator("#run-phase")).to_have_text("Engine away")
+    expect(run.locator("#run-away")).to_contain_text("goes on by itself when the engine is back")
+    for page in others:
+        expect(page.locator(".engine-away").first).to_be_visible()
+        expect(page.locator(".notice-warn").first).to_contain_text("The engine has not answered since")
+    tell_reach(stack, "reach.found('')")
+    expect(run.locator("#run-link-text")).to_have_text("Live")
+    expect(run.locator("#run-away")).to_be_hidden()
+    expect(run.locator("#run-phase")).not_to_have_text("Engine away")
+    for page in others:
+        expect(page.locator(".engine-away")).to_have_count(0)
+    stop(run)
+
+
 def test_going_offline_is_said_at_once(visit: Visit, alice: Person, watch: Watch) -> None:
     for fault in ("WebSocket connection", "ERR_INTERNET_DISCONNECTED"):
         watch.allow(fault)

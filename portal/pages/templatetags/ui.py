@@ -48,7 +48,7 @@ def tone(message: Any) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "relative") -> SafeString:
-    """A time in UTC that times.js turns into the viewer's zone; ``style``: relative | full."""
+    """A time in UTC that times.js turns into the viewer's zone; ``style``: relative | clock (to the second, of today's) | full."""
     if moment is None:
         return format_html('<span class="faint">{}</span>', "–")
     utc = timezone.localtime(moment, timezone.get_default_timezone())

@@ -14,6 +14,8 @@ from channels.testing import WebsocketCommunicator
 
 from portal.accounts import deletion
 from portal.asgi import application
+from portal.jobs import reach
+from portal.jobs.announce import announce_reach
 from portal.jobs.consumers import JobConsumer
 from portal.jobs.models import Job, JobEvent
 from tenants import members
@@ -109,11 +111,21 @@ async def test_wake_ups_that_repeat_or_are_old_send_nothing(world: World, job: J
         assert await connection.receive_nothing()
 
 
+async def test_an_open_page_hears_at_once_that_its_engine_is_away_and_that_it_is_back(world: World, job: Job) -> None:
+    async with socket(world, world.alice, job.public_id) as connection:
+        await sync_to_async(reach.lost)("", NOW)
+        await announce_reach()
+        assert json.loads((await connection.receive_output(timeout=10))["text"])["engine_away_since"] == NOW.isoformat()
+        await sync_to_async(reach.found)("")
+        await announce_reach()
+        assert json.loads((await connection.receive_output(timeout=10))["text"])["engine_away_since"] is None
+
+
 async def test_a_lost_wake_up_is_made_good_by_the_ping(world: World, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobConsumer, "ping_seconds", 0.05)
     async with socket(world, world.alice, job.public_id) as connection:
         ping = json.loads((await connection.receive_output(timeout=10))["text"])
-        assert ping == {"type": "ping", "last": 0}
+        assert ping == {"type": "ping", "last": 0, "engine_away_since": None}
         await sync_to_async(add_events)(job, 1, 1)
         assert await receive_until(connection, 1) == [1]
 

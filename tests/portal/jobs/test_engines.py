@@ -50,11 +50,12 @@ def of_qwen(world: World) -> Job:
 
 
 def pull(engine: FakeEngine, name: str = "") -> None:
-    async def announce(group: str, seq: int) -> None: ...
+    async def announce(*what: Any) -> None: ...
 
     async def run() -> None:
         door = AsyncGateway("http://any", engine.secret, engine.transport())
-        await Ingester(gateway=door, name=name, announce=announce, clock=lambda: NOW, wait_seconds=0).pull()
+        tell = {"announce": announce, "announce_reach": announce}
+        await Ingester(gateway=door, name=name, **tell, clock=lambda: NOW, wait_seconds=0).pull()
 
     async_to_sync(run)()
 

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from portal.gateway import AsyncGateway, EngineDown, EngineRefused
 from portal.jobs import ingest, lifecycle
-from portal.jobs.announce import announce_group
+from portal.jobs.announce import announce_group, announce_reach
 from portal.jobs.ingest import BadStream, CursorMoved, Ingester, LostRace, Page
 from portal.jobs.live import events_after
 from portal.jobs.models import EngineCursor, Job, JobEvent, JobSubmission, State
@@ -30,7 +30,7 @@ class Pulls:
     def pull(self, times: int = 1) -> int:
         async def run() -> int:
             gateway = AsyncGateway("http://engine", self.engine.secret, self.engine.transport())
-            puller = Ingester(gateway=gateway, announce=self.announce, clock=lambda: NOW, wait_seconds=0)
+            puller = Ingester(gateway=gateway, announce=self.announce, announce_reach=announce_reach, clock=lambda: NOW, wait_seconds=0)
             return sum([await puller.pull() for _ in range(times)])
 
         return async_to_sync(run)()
@@ -238,7 +238,7 @@ async def test_the_ingester_outlives_every_failure_that_may_pass(failure: Except
 
     monkeypatch.setattr(ingest.asyncio, "sleep", sleep)
     monkeypatch.setattr(ingest, "close_old_connections", lambda: None)
-    ingester = Ingester(gateway=None, announce=None, clock=lambda: NOW)
+    ingester = Ingester(gateway=None, announce=None, announce_reach=announce_reach, clock=lambda: NOW)
     monkeypatch.setattr(ingester, "pull", fail)
     with pytest.raises(asyncio.CancelledError):
         await ingester.run()

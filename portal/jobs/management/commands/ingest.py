@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from portal import gateway, metrics, tracing
-from portal.jobs.announce import announce_group
+from portal.jobs.announce import announce_group, announce_reach
 from portal.jobs.ingest import Ingester
 
 log = structlog.get_logger(__name__)
@@ -30,9 +30,8 @@ class Command(BaseCommand):
 
 async def _serve() -> None:
     doors = {name: gateway.async_engine(name) for name in gateway.names()}
-    task = asyncio.ensure_future(
-        asyncio.gather(*(Ingester(gateway=door, name=name, announce=announce_group).run() for name, door in doors.items()))
-    )
+    tell = {"announce": announce_group, "announce_reach": announce_reach}
+    task = asyncio.ensure_future(asyncio.gather(*(Ingester(gateway=door, name=name, **tell).run() for name, door in doors.items())))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
