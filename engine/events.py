@@ -32,7 +32,7 @@ KINDS = {
     "resumed": "version",
     "stop_requested": "outcome, reason, attribution",
     "priority": "priority",
-    "warning": "code, message, advice",
+    "warning": "code, message, advice; step or version where it speaks of one; late, graded, completions of gradings that time out",
     "version_deleted": "version: its files are gone for good, the other versions stay",
     "deleted": "{}: versions and batches of the ended job are gone, its history stays",
     "policy": "changes: fields of the scheduling policy; usual: those of them that are now as the engine is set up (belongs to no job)",

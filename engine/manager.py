@@ -35,6 +35,7 @@ from engine.groups import Wanted
 from engine.history import JobHistory
 from engine.journal import Journal
 from engine.kv_samples import KvSamples
+from engine.late_rewards import LOOK_SECONDS
 from engine.overview import Overview
 from engine.ports import JudgeQuestion, PortError, RolloutPort, TrainPort
 from engine.probes import Probes
@@ -58,8 +59,8 @@ class Manager:
 
     ``epoch``: the one to write under, if the caller has claimed it for the ports already; else the next is claimed.
 
-    ``kv_sample_seconds``: how often the sampler's memory is looked at, where the policy is adaptive. ``sandbox``: what the status says of
-    the walls around tenants' code.
+    ``kv_sample_seconds``: how often the sampler's memory is looked at, where the policy is adaptive. ``late_look_seconds``: how often a
+    rollout is asked whether its rewards time out. ``sandbox``: what the status says of the walls around tenants' code.
 
     ``failed`` is a future that holds the reason when this manager has become useless (a newer one has taken over, the journal cannot be
     written): its process should exit and be started anew.
@@ -80,6 +81,7 @@ class Manager:
         epoch: Epoch | None = None,
         crash_at: CrashAt = no_crash,
         kv_sample_seconds: float = 0.5,
+        late_look_seconds: float = LOOK_SECONDS,
         sandbox: dict[str, Any] | None = None,
     ):
         self._root = root
@@ -97,7 +99,7 @@ class Manager:
         self._began = clock.monotonic()
         self._epoch = epoch
         self._crash_at = crash_at
-        self._kv_sample_seconds = kv_sample_seconds
+        self._kv_sample_seconds, self._late_look_seconds = kv_sample_seconds, late_look_seconds
         self._sandbox = sandbox or {}
         self._sampling: asyncio.Task[None] | None = None
         self._ready = False
@@ -147,6 +149,7 @@ class Manager:
             rollout=self._rollout,
             train=self._train,
             deadlines=self._deadlines,
+            late_look_seconds=self._late_look_seconds,
         )
 
     def _make_reading(self) -> Reading:

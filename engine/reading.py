@@ -78,6 +78,7 @@ class Reading:
         try:
             async with asyncio.timeout(self._stats_seconds):
                 self._last_stats = await self._rollout.stats()
+                self._last_stats.pop("gradings", None)  # each job's own affair
         except Exception:
             logger.warning("the sampler's statistics are not to be had", exc_info=True)
             return {**self._last_stats, "stale": True}

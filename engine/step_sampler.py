@@ -11,6 +11,7 @@ from engine.core.messages import StartRollout
 from engine.data import Datasets, draw_rows
 from engine.driver import Deadlines, Driver
 from engine.history import JobHistory
+from engine.late_rewards import LateRewards
 from engine.ports import AdapterRef, RolloutPort, RolloutRequest, RolloutResult
 from engine.resampling import merged, missing
 from engine.steps import certify
@@ -25,6 +26,7 @@ class StepSampler:
     rollout: RolloutPort
     adapters: SamplerAdapters
     deadlines: Deadlines
+    late: LateRewards
 
     async def sample(self, job: JobHistory, command: StartRollout, *, load_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """(summary, certificate) of the batch, which lies in the store afterwards.
@@ -63,7 +65,8 @@ class _Rounds:
             return False
         parts = self._parts
         seconds = request.deadline_seconds + parts.deadlines.grace
-        result = await parts.driver.call(parts.rollout.rollout(request), seconds=seconds, what="rollout")
+        call = parts.driver.call(parts.rollout.rollout(request), seconds=seconds, what="rollout")
+        result = await parts.late.beside(call, self._job, self._command.version)
         self._certificates.append(await asyncio.to_thread(self._certified, request, result))
         self._results.append(result)
         return True

@@ -18,6 +18,7 @@ from engine.data import Datasets
 from engine.driver import FATAL, Deadlines, Driver
 from engine.evaluator import Evaluator
 from engine.history import JobHistory
+from engine.late_rewards import LOOK_SECONDS, LateRewards
 from engine.ports import PortError, RolloutPort, TrainPort, TrainRequest, TrainResult
 from engine.step_sampler import StepSampler
 from engine.steps import TrainTimes, rollout_ready_data, step_data, with_commit
@@ -46,6 +47,7 @@ class Work:
         rollout: RolloutPort,
         train: TrainPort,
         deadlines: Deadlines,
+        late_look_seconds: float = LOOK_SECONDS,
     ):
         self._driver = driver
         self._store = store
@@ -54,7 +56,8 @@ class Work:
         self._preparing = asyncio.Lock()
         self.adapters = SamplerAdapters(driver, rollout, control_seconds=deadlines.control)
         parts = {"store": store, "datasets": datasets, "rollout": rollout, "adapters": self.adapters, "deadlines": deadlines}
-        self._sampler = StepSampler(driver=driver, **parts)
+        late = LateRewards(driver, rollout, stats_seconds=deadlines.stats, look_seconds=late_look_seconds)
+        self._sampler = StepSampler(driver=driver, late=late, **parts)
         self._evaluator = Evaluator(driver=driver, **parts)
 
     # Version 0

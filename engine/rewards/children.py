@@ -140,7 +140,8 @@ class ChildPool:
             reply = await child.ask(request, seconds=self._seconds)
         except TimeoutError:
             await self._replace(child)
-            raise GradingFailed(TIMEOUT, f"no verdict within {self._seconds:g} s", retry=True) from None
+            # Not again: the same comparison would take as long, on a process that all jobs share.
+            raise GradingFailed(TIMEOUT, f"no verdict within {self._seconds:g} s") from None
         except (OSError, EOFError, ValueError) as error:
             log.warning("a grading process broke", exc_info=error)
             await self._replace(child)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.grader_spec import HttpGrader
-from engine.rewards.graders import HTTP, GradeResult, GradingFailed, checked_components, checked_reward
-from engine.rewards.outbound import Outbound, Unreachable
+from engine.rewards.graders import HTTP, TIMEOUT, GradeResult, GradingFailed, checked_components, checked_reward
+from engine.rewards.outbound import Late, Outbound, Unreachable
 from engine.rewards.sample import NotJson, Sample, parse_json
 
 MAX_REQUEST_BYTES = 4 * 2**20
@@ -50,6 +50,8 @@ async def ask(
     }
     try:
         reply = await outbound.post(grader.url, body=body, headers=headers, seconds=grader.seconds, max_bytes=MAX_ANSWER_BYTES, owner=owner)
+    except Late as error:  # once more: on the way to an endpoint an answer may be lost, as none is in the sandbox
+        raise GradingFailed(TIMEOUT, f"the endpoint: {error}", retry=True) from error
     except Unreachable as error:
         raise GradingFailed(HTTP, f"the endpoint: {error}", retry=error.retry) from error
     if reply.status != 200:

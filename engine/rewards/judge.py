@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from engine.grader_spec import LabelModelGrader, SamplingParams, ScoreModelGrader
 from engine.rewards import templates
-from engine.rewards.graders import JUDGE, RIGHT, TEMPLATE, WRONG, GradeResult, GradingFailed, checked_reward
-from engine.rewards.outbound import Outbound, Unreachable
+from engine.rewards.graders import JUDGE, RIGHT, TEMPLATE, TIMEOUT, WRONG, GradeResult, GradingFailed, checked_reward
+from engine.rewards.outbound import Late, Outbound, Unreachable
 from engine.rewards.sample import NotJson, Sample, parse_json
 
 Messages = list[dict[str, str]]
@@ -145,6 +145,8 @@ class HttpJudge:
                 max_bytes=MAX_ANSWER_BYTES,
                 owner=owner,
             )
+        except Late as error:
+            raise GradingFailed(TIMEOUT, f"the judge gave {error}", retry=True) from error
         except Unreachable as error:
             raise GradingFailed(JUDGE, f"the judge gave {error}", retry=True) from error
         if reply.status != 200:

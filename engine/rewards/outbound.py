@@ -38,6 +38,10 @@ class Unreachable(Exception):
         self.retry = retry
 
 
+class Late(Unreachable):
+    """No whole answer in time."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
     status: int
@@ -118,10 +122,8 @@ class Outbound:
             try:
                 async with asyncio.timeout(seconds):
                     return await self._post(url, body, headers, seconds, max_bytes)
-            except TimeoutError:
-                raise Unreachable(f"no whole answer within {seconds:g} s") from None
-            except httpcore.TimeoutException:
-                raise Unreachable(f"no whole answer within {seconds:g} s") from None
+            except (TimeoutError, httpcore.TimeoutException):
+                raise Late(f"no whole answer within {seconds:g} s") from None
             except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol, ssl.SSLError, OSError) as error:
                 raise Unreachable(f"no answer: {str(error)[:200] or type(error).__name__}") from error
 

@@ -24,8 +24,9 @@ from engine.rewards.sandbox import AssertTest, CallTest, CodeTest, Failed, Limit
 
 MAX_TESTS = 200
 _FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(?P<code>.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
-# Trying these again would end the same way.
-_FINAL = ("import_error", "too_large")
+# Trying these again would end the same way, and a call that ran into its deadline would keep the batch for another one. A worker that was
+# lost by our fault had its second try in the sandbox.
+_FINAL = ("import_error", "too_large", "timeout", "hard_timeout")
 
 
 class SandboxPort(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.grader_spec import SamplingParams
 from engine.ports import AdapterRef, PortError
-from engine.rewards.graders import JUDGE, GradingFailed
+from engine.rewards.graders import JUDGE, TIMEOUT, GradingFailed
 from engine.rewards.judge import JudgeReply, Messages
 from engine.rollout.sampling import ROLLOUT_PRIORITY, SampleParams, Sampler, Tokens
 
@@ -54,7 +54,7 @@ class BaseJudge:
             async with asyncio.timeout(self._seconds):
                 sampled = await self._sampler.sample(base, prompt_ids, wanted)
         except TimeoutError:
-            raise GradingFailed(JUDGE, f"no verdict within {self._seconds:g} s", retry=True) from None
+            raise GradingFailed(TIMEOUT, f"no verdict within {self._seconds:g} s", retry=True) from None
         except PortError as error:
             again = error.attribution == "platform"
             raise GradingFailed(JUDGE, f"the base model gave no verdict: {error.reason}", retry=again) from error

@@ -7,8 +7,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -36,6 +37,7 @@ from engine.rollout.chat import ChatDesk
 from engine.rollout.envs import open_tools
 from engine.rollout.episodes import EpisodePlan, EpisodeTools, Played, play
 from engine.rollout.judge import BaseJudge
+from engine.rollout.late import CountedGrading, added
 from engine.rollout.sampling import EVALUATION_PRIORITY, PROBE_PRIORITY, ROLLOUT_PRIORITY, Grading, Sampler, Tokens
 from engine.rollout.summary import eval_data, rollout_summary
 from engine.rollout.tools_python import Programs
@@ -108,6 +110,7 @@ class RolloutWorker:
         self._tools = EpisodeTools(sampler=sampler, tokens=tokens, grading=grading, clock=clock)
         self._clock = clock
         self._running: dict[str, set[asyncio.Task[Any]]] = {}
+        self._gradings: dict[str, list[CountedGrading]] = {}  # of the rollouts under way, by job
         self._aborted: set[asyncio.Task[Any]] = set()
         self.died = sampler.died
 
@@ -207,8 +210,10 @@ class RolloutWorker:
         return self._chats
 
     async def stats(self) -> dict[str, Any]:
+        """The sampler's counters, and under ``gradings`` how those of each job's rollout go (``late.CountedGrading.told``)."""
         chatting = self._chats.open_completions() if self._chats is not None else 0
-        return {**self._sampler.stats(), "jobs_sampling": len(self._running), "chat_completions": chatting}
+        gradings = {job: added(one.told() for one in under_way) for job, under_way in self._gradings.items()}
+        return {**self._sampler.stats(), "jobs_sampling": len(self._running), "chat_completions": chatting, "gradings": gradings}
 
     async def _rollout(self, request: RolloutRequest) -> RolloutResult:
         spec, started_at, ref = request.spec, self._clock(), request.adapter
@@ -227,9 +232,21 @@ class RolloutWorker:
             toolbox=await open_tools(spec.environment, self._searches, self._programs),
             environment=spec.environment,
         )
-        played = await play(plan, request.rows, self._tools)
+        with self._counted(ref.job, completions=len(request.rows) * plan.samples) as grading:
+            played = await play(plan, request.rows, replace(self._tools, grading=grading))
         summary = rollout_summary(played, group_size=plan.samples, started_at=started_at).model_dump()
         return RolloutResult(batch=await asyncio.to_thread(_encoded, plan, played, summary), summary=summary)
+
+    @contextmanager
+    def _counted(self, job: str, *, completions: int) -> Iterator[CountedGrading]:
+        counted = CountedGrading(self._grading, completions=completions)
+        self._gradings.setdefault(job, []).append(counted)
+        try:
+            yield counted
+        finally:
+            self._gradings[job].remove(counted)
+            if not self._gradings[job]:
+                del self._gradings[job]
 
     async def _evaluate(self, request: EvalRequest) -> EvalResult:
         spec, started_at = request.spec, self._clock()

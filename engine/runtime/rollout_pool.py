@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import ray
 
 from engine.ports import EvalRequest, EvalResult, JudgeAnswer, JudgeQuestion, PortError, RolloutRequest, RolloutResult
-from engine.rollout import spread
+from engine.rollout import late, spread
 from engine.runtime.calls import Died, Overdue, answer
 from engine.runtime.fence import Superseded
 from engine.runtime.readiness import Readiness
@@ -106,7 +107,7 @@ class RolloutPool:
             self._last.pop(job, None)
 
     async def stats(self) -> dict[str, Any]:
-        """Numbers summed over the replicas; ``kv_used``, a share, is their mean."""
+        """Numbers summed over the replicas; ``kv_used``, a share, is their mean. ``gradings`` of a job are those of all its parts."""
         live = self._alive()
         answers = await asyncio.gather(*(replica.stats(self._call_deadline) for replica in live))
         total: Counter[str] = Counter()
@@ -114,7 +115,9 @@ class RolloutPool:
             total.update({name: value for name, value in stats.items() if isinstance(value, (int, float))})
         if answers and "kv_used" in total:
             total["kv_used"] /= len(answers)
-        return {"replicas": len(self._replicas), "replicas_alive": len(live), **total}
+        parts = [stats.get("gradings", {}) for stats in answers]
+        gradings = {job: late.added(part[job] for part in parts if job in part) for job in dict.fromkeys(chain(*parts))}
+        return {"replicas": len(self._replicas), "replicas_alive": len(live), **total, "gradings": gradings}
 
     def workers(self) -> list[dict[str, Any]]:
         now = asyncio.get_running_loop().time()

@@ -153,7 +153,7 @@ const KINDS = {
     draft.request = { kind: "stop", at, reason: data.reason ?? "" };
   },
   warning(draft, data, at) {
-    warn(draft, at, { code: data.code, message: data.message, advice: data.advice, version: data.step ?? data.version });
+    warn(draft, at, { code: data.code, message: data.message, advice: data.advice, version: data.step ?? data.version, counts: data.late !== undefined });
   },
   ended(draft, data, at) {
     draft.state = data.state;
@@ -164,8 +164,9 @@ const KINDS = {
   },
 };
 
-function warn(draft, at, { code, message, attribution = null, advice = "", version = null }) {
-  draft.warnings.push({ at, code, message, attribution, advice, version });
+/** `counts`: its message says how often; the latest one stands for those before. */
+function warn(draft, at, { code, message, attribution = null, advice = "", version = null, counts = false }) {
+  draft.warnings.push({ at, code, message, attribution, advice, version, counts });
 }
 
 /** Everything that the page derives rather than stores. Seconds; null where it cannot be known yet. */

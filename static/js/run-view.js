@@ -88,7 +88,7 @@ function showWarnings(warnings) {
 
 function notice(warning) {
   const who = warning.attribution ? ` (${warning.attribution})` : "";
-  const often = warning.times > 1 ? ` · ${warning.times} times so far` : "";
+  const often = warning.times > 1 && !warning.counts ? ` · ${warning.times} times so far` : "";
   const advice = warning.advice ? el("p", { class: "small soft" }, warning.advice) : null;
   return el("div", { class: "notice notice-warn" }, icon("alert"), el("div", {}, el("p", {}, `${warning.message ?? warning.code}${who}${often}`), advice));
 }

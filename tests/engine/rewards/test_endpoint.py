@@ -92,7 +92,7 @@ async def test_what_is_no_reward_is_invalid_and_names_row_and_grader(body, statu
 async def test_a_silent_endpoint_is_invalid():
     result = await ask(Server(answers=lambda _: None), seconds=0.1)
 
-    assert (result.kind, "within 0.1 s" in result.invalid) == ("http", True)
+    assert (result.kind, "within 0.1 s" in result.invalid) == ("timeout", True)
 
 
 async def test_a_sealed_secret_signs_as_the_secret_itself():

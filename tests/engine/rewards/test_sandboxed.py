@@ -56,8 +56,9 @@ async def test_a_failure_is_tried_once_more_and_tells_its_line():
     assert (result.reward, result.kind, result.invalid) == (None, "exception", "row 3: python: KeyError: 'x' (line 2)")
 
 
-async def test_a_source_that_does_not_load_is_not_tried_again():
-    sandbox = FakeSandbox(verdicts=[Failed(kind="import_error", message="no")])
+@pytest.mark.parametrize("kind", ["import_error", "too_large", "timeout", "hard_timeout"])
+async def test_what_would_end_the_same_way_is_not_tried_again(kind):
+    sandbox = FakeSandbox(verdicts=[Failed(kind=kind, message="no")])
     await reward(sandbox)
 
     assert len(sandbox.items) == 1
