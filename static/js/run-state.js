@@ -187,6 +187,7 @@ export function derive(state) {
     evalFirst: state.evals[0]?.reward_mean ?? null,
     evalLast: state.evals.length > 1 ? state.evals.at(-1).reward_mean : null,
     tokens: sumTokens(state),
+    idleSteps: idleSteps(state.steps),
   };
 }
 
@@ -196,11 +197,15 @@ function mean(given) {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 
-/** Of the events in hand, and of what the server had summed up before them. */
-function sumTokens({ steps, before }) {
+/** Committed steps that changed nothing; null in a history so long that its old steps come in buckets, which do not tell. */
+const idleSteps = (steps) => (steps.some((step) => step.low) ? null : steps.filter((step) => step.skipped).length);
+
+/** Of the events in hand, and of what the server had summed up before them; `sampled` with what evaluations sampled, as the bill has it. */
+function sumTokens({ steps, evals, before }) {
+  const evaluated = evals.reduce((sum, one) => sum + (one.sampled_tokens ?? 0), 0);
   const total = Object.fromEntries(TOKENS.map((kind) => [kind, before.tokens[kind] ?? 0]));
   for (const step of steps) if (step.rollout) for (const kind of TOKENS) total[kind] += step.tokens?.[kind] ?? 0;
-  return total;
+  return { ...total, sampled: total.sampled + evaluated, evaluated };
 }
 
 const PHASES = {

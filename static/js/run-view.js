@@ -45,6 +45,7 @@ const requestText = (kind) => (kind === "pause" ? "Pause requested. The running 
 
 function showFigures(state, facts) {
   write("#run-step", count(state.version));
+  write("#run-step-note", facts.idleSteps ? `${count(facts.idleSteps)} without an update: the model did not change` : "");
   const bar = $("#run-progress");
   bar.value = state.version;
   bar.classList.toggle("progress-good", state.state === "succeeded");
@@ -59,7 +60,8 @@ function showFigures(state, facts) {
   write("#run-tpts", facts.tptsSeconds === null ? "no pace to tell it from yet" : `${duration(facts.tptsSeconds)} a step`);
   write("#run-ttfs", duration(facts.ttfsSeconds));
   write("#run-tokens", count(facts.tokens.sampled));
-  write("#run-tokens-more", `${count(facts.tokens.prefill)} prefill · ${count(facts.tokens.trained)} trained`);
+  const evaluated = facts.tokens.evaluated ? `${count(facts.tokens.evaluated)} of them in evaluations · ` : "";
+  write("#run-tokens-more", `${evaluated}${count(facts.tokens.prefill)} prefill · ${count(facts.tokens.trained)} trained`);
 }
 
 /** "64 of 64 completions sampled from version 17": what the trainer checked before it took the batch. */

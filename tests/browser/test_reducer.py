@@ -209,3 +209,11 @@ def test_the_run_page_says_whether_it_got_better(
         """async ([evals, rows]) => (await import("/static/js/run-evaluation.js")).evaluationText({ evals }, rows)""", [evals, rows]
     )
     assert (told["verdict"], told["best"], told["last"]) == (verdict, best, last)
+
+
+def test_a_step_without_an_update_is_told_and_the_tokens_of_evaluations_are_counted(absorb: Callable[..., Any]) -> None:
+    idle = step(2, 1)
+    idle["data"]["skipped"] = "no_signal"
+    evaluation = event(4, "eval", version=2, sampled_tokens=5, reward_mean=0.5)
+    derived = absorb([ACCEPTED, idle, step(3, 2), evaluation])["derived"]
+    assert (derived["idleSteps"], derived["tokens"]["sampled"], derived["tokens"]["evaluated"]) == (1, 2 + 2 + 5, 5)

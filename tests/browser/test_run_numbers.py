@@ -58,6 +58,7 @@ def test_the_figures_at_the_top(page: Page, events: list[dict[str, Any]]) -> Non
     steps, evals, [ended] = data_of(events, "step"), data_of(events, "eval"), data_of(events, "ended")
     rewards = [step["rollout"]["reward_mean"] for step in steps]
     tokens = {kind: sum(step["tokens"][kind] for step in steps) for kind in ("prefill", "sampled", "trained")}
+    evaluated = sum(one["sampled_tokens"] for one in evals)
     gain, better = fmean(rewards[-3:]) - fmean(rewards[:3]), evals[-1]["reward_mean"] - evals[0]["reward_mean"]
     signed = lambda x: f"{'−' if x < 0 else '+'}{abs(x):.2f}"  # noqa: E731
     shown = {
@@ -69,8 +70,8 @@ def test_the_figures_at_the_top(page: Page, events: list[dict[str, Any]]) -> Non
         "#run-eta": duration(ended["completion_seconds"]),
         "#run-tpts": f"{duration(ended['tpts_seconds'])} a step",
         "#run-ttfs": duration(ended["ttfs_seconds"]),
-        "#run-tokens": f"{tokens['sampled']:,}",
-        "#run-tokens-more": f"{tokens['prefill']:,} prefill · {tokens['trained']:,} trained",
+        "#run-tokens": f"{tokens['sampled'] + evaluated:,}",
+        "#run-tokens-more": f"{evaluated:,} of them in evaluations · {tokens['prefill']:,} prefill · {tokens['trained']:,} trained",
         "#certificate-text": "{on_policy} of {completions} completions sampled from version {version}".format(**steps[-1]["certificate"]),
         "#steps-count": str(len(steps)),
         "#events-count": str(len(events)),
