@@ -43,6 +43,10 @@ def _job_problems(folder: Path, events: list[Event]) -> Iterator[str]:
         return
     steps = [event for event in events if event.kind == "step"]
     yield from _versions(folder, len(steps), began=any(event.kind == "rollout_started" for event in events))
+    if any(event.kind == "completions_deleted" for event in events):
+        if any((folder / name).exists() for name in ("rollouts", "evals")):
+            yield "I8: completions deleted, but still on disk"
+        return
     for step in steps:
         yield from _batch(folder, step)
 
@@ -57,7 +61,7 @@ def _story(events: list[Event]) -> Iterator[str]:
     version, attempt, ended = 0, 0, False
     for event in events:
         data = event.data
-        if ended and event.kind not in ("deleted", "version_deleted"):
+        if ended and event.kind not in ("deleted", "version_deleted", "completions_deleted"):
             yield f"I1: {event.kind} after its end"
         if event.kind == "step":
             if (data["trained_from"], data["version"]) != (version, version + 1):

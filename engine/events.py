@@ -34,6 +34,7 @@ KINDS = {
     "priority": "priority",
     "warning": "code, message, advice; step or version where it speaks of one; late, graded, completions of gradings that time out",
     "version_deleted": "version: its files are gone for good, the other versions stay",
+    "completions_deleted": "{}: what the ended job sampled is gone for good, its versions stay",
     "deleted": "{}: versions and batches of the ended job are gone, its history stays",
     "policy": "changes: fields of the scheduling policy; usual: those of them that are now as the engine is set up (belongs to no job)",
     "admission": "mode (open | paused | drain; belongs to no job)",

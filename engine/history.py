@@ -52,6 +52,7 @@ class JobHistory:
     ended_at: datetime | None = None
     deleted: bool = False
     deleted_versions: set[int] = field(default_factory=set)
+    completions_deleted: bool = False
 
     @property
     def spec(self) -> JobSpec:
@@ -197,6 +198,10 @@ def _deleted(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     job.deleted = True
 
 
+def _completions_deleted(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
+    job.completions_deleted = True
+
+
 def _version_deleted(job: JobHistory, data: dict[str, Any], at: datetime) -> None:
     job.deleted_versions.add(data["version"])
 
@@ -219,4 +224,5 @@ _CHANGES = {
     "ended": _ended,
     "deleted": _deleted,
     "version_deleted": _version_deleted,
+    "completions_deleted": _completions_deleted,
 }

@@ -201,9 +201,18 @@ class Manager:
         for job in jobs:
             if job.deleted:
                 await asyncio.to_thread(self._store.delete, job.job)
-            elif job.ended is None:
+            elif job.ended is not None:
+                await asyncio.to_thread(self._finish_deleting, job)
+            else:
                 self._resume_after_restart(job, await asyncio.to_thread(inspect, job, self._store))
         self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode=self._history.admission))
+
+    def _finish_deleting(self, job: JobHistory) -> None:
+        """Of an ended job: what was journaled as deleted may still be there, if its manager died meanwhile."""
+        if job.completions_deleted:
+            self._store.delete_completions(job.job)
+        if job.deleted_versions:
+            self._store.drop_versions(job.job, sorted(job.deleted_versions))
 
     def _resume_after_restart(self, job: JobHistory, found: Found) -> None:
         if found.broken is not None:
@@ -309,6 +318,17 @@ class Manager:
             await self._driver.say(job, "deleted", {})
         await asyncio.to_thread(self._store.delete, job)
         await self._work.adapters.drop(job)
+        return {"job": job}
+
+    async def delete_completions(self, job: str) -> dict[str, str]:
+        """Remove what an ended job sampled, in its steps and evaluations; versions and history stay. Deleting again is no error."""
+        history = self._reading.job(job)
+        if history.ended is None:
+            raise Conflict(f"job {job} has not ended; cancel it first", code="job_open", param="job")
+        if not history.deleted:
+            if not history.completions_deleted:
+                await self._driver.say(job, "completions_deleted", {})
+            await asyncio.to_thread(self._store.delete_completions, job)
         return {"job": job}
 
     async def delete_version(self, job: str, version: int) -> dict[str, Any]:

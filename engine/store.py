@@ -190,6 +190,12 @@ class Store:
             for version in versions:
                 shutil.rmtree(self._job(job) / f"v{version}", ignore_errors=True)
 
+    def delete_completions(self, job: str) -> None:
+        """Remove the batches and evaluated rows of ``job``; its versions stay. None of them is no error."""
+        with self._epoch.guard():
+            for folder in ("rollouts", "evals"):
+                shutil.rmtree(self._job(job) / folder, ignore_errors=True)
+
     def delete(self, job: str) -> None:
         """Remove everything of ``job``. Unknown jobs are no error."""
         with self._epoch.guard():

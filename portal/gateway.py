@@ -122,6 +122,9 @@ class Gateway:
     def delete_version(self, job: str, version: int) -> None:
         self._call("DELETE", f"/jobs/{job}/adapters/{version}")
 
+    def delete_completions(self, job: str) -> None:
+        self._call("DELETE", f"/jobs/{job}/completions")
+
     def groups(self, job: str, **wanted: Any) -> dict[str, Any]:
         """Groups of completions, see ``engine.groups``; what is None is not asked for."""
         return self._call("GET", f"/jobs/{job}/groups", params={name: value for name, value in wanted.items() if value not in (None, "")})

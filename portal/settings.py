@@ -115,6 +115,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "portal.jobs.tasks.sweep", "schedule": 5.0, "options": {"expires": 5}},
+    "retain": {"task": "portal.jobs.tasks.retain", "schedule": crontab(minute=37), "options": {"expires": 3600}},
     "tell-stripe": {"task": "portal.billing.tasks.tell", "schedule": 60.0, "options": {"expires": 60}},
     "tell-people": {"task": "portal.notices.tasks.carry", "schedule": 5.0, "options": {"expires": 5}},
     "handle-notices": {"task": "portal.billing.tasks.handle", "schedule": 30.0, "options": {"expires": 30}},

@@ -44,6 +44,8 @@ ACTIONS = {
     "webhook.created": "added the webhook",
     "webhook.removed": "removed the webhook",
     "checkpoint.deleted": "deleted checkpoints of",
+    "retention.changed": "changed the retention of",
+    "retention.applied": "deleted by the retention rules what was due of",
     "job.downloaded": "downloaded an adapter of",
     "billing.credit": "went to buy credit",
     "billing.plan": "went to buy the plan",

@@ -12,7 +12,7 @@ HTTP = "http"
 # Through HTTP, that is; everything else of the manager is its own. All of them may be repeated: they refuse what has been done already.
 MANAGER_METHODS = frozenset(
     {
-        *("submit", "cancel", "pause", "resume", "reprioritise", "delete", "delete_version"),
+        *("submit", "cancel", "pause", "resume", "reprioritise", "delete", "delete_version", "delete_completions"),
         *("events", "adapter", "rollouts", "groups", "row_versions", "evaluation", "models", "tokenizer", "estimate", "servable"),
         *("status", "overview", "set_admission", "set_policy"),
         *("probe", "probe_state", "cancel_probe", "judge"),

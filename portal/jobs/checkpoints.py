@@ -60,6 +60,11 @@ def all_deleted(job: Job) -> bool:
     return job.events.filter(kind="deleted").exists()
 
 
+def completions_gone(job: Job) -> bool:
+    """What it sampled was deleted, alone or with everything."""
+    return job.events.filter(kind__in=("deleted", "completions_deleted")).exists()
+
+
 def keep(tenant: Tenant, user: User, job: Job, version: int, now: datetime, *, kept: bool) -> None:
     """A kept version cannot be deleted until it is let go of. Raises ``Invalid``, ``Conflict``, ``Forbidden``."""
     require(tenant, user, Role.MEMBER)

@@ -167,6 +167,18 @@ class Checkpoint(models.Model):
         )
 
 
+class Retention(models.Model):
+    """For how many days a tenant keeps what its ended jobs left; None, and no row at all: for ever."""
+
+    tenant = models.OneToOneField(Tenant, models.CASCADE, related_name="retention")
+    completions_days = models.PositiveIntegerField(null=True, blank=True)
+    versions_days = models.PositiveIntegerField(null=True, blank=True)
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["tenant", "id"], name="retention_tenant_id"),)
+
+
 class StepChunk(models.Model):
     """The figures of a full chunk of steps, see ``portal.jobs.series``: made from their events, and never changed."""
 

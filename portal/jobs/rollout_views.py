@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from portal import gateway
-from portal.jobs import engines, rollouts
+from portal.jobs import checkpoints, engines, rollouts
 from portal.jobs.models import Job
 from portal.pages.access import tenant_page
 from portal.query import whole
@@ -31,7 +31,7 @@ def index(request: HttpRequest, public_id: str) -> HttpResponse:
     except gateway.EngineRefused as error:
         if error.status != 404:
             raise
-        return render(request, "jobs/rollouts.html", {**context, "missing": True})
+        return render(request, "jobs/rollouts.html", {**context, "missing": True, "gone": checkpoints.completions_gone(job)})
     return render(request, "jobs/rollouts.html", {**context, "found": found, **_links(wanted, found, job)})
 
 

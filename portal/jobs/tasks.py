@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from portal import pulse
 from portal.celery import app
-from portal.jobs import delivery
+from portal.jobs import delivery, retention
 from portal.jobs.models import Job
 from portal.rewards import probes
 
@@ -23,6 +23,12 @@ def sweep() -> None:
     pulse.beat("worker", timezone.now())
     delivery.sweep(timezone.now())
     probes.sweep(timezone.now())
+
+
+@app.task(name="portal.jobs.tasks.retain", ignore_result=True, soft_time_limit=3500, time_limit=3600)
+def retain() -> None:
+    """Let go of what tenants' own rules say they no longer keep."""
+    retention.sweep(timezone.now())
 
 
 def deliver_on_commit(job: Job) -> None:

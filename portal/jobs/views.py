@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from portal import gateway, numbers
 from portal.billing.costs import cost_of, with_cost
 from portal.errors import Invalid
-from portal.jobs import actions, catalog, environments, exports, forms, presets, reach, series, warm_start
+from portal.jobs import actions, catalog, checkpoints, environments, exports, forms, presets, reach, series, warm_start
 from portal.jobs import evaluation as evaluations
 from portal.jobs import overview as overviews
 from portal.jobs.downloads import adapter_response
@@ -132,7 +132,7 @@ def evaluation(request: HttpRequest, public_id: str, version: str) -> HttpRespon
     except gateway.EngineRefused as error:
         if error.status != 404:
             raise
-        return render(request, "jobs/evaluation.html", {**context, "missing": True}, status=404)
+        return render(request, "jobs/evaluation.html", {**context, "missing": True, "gone": checkpoints.completions_gone(job)}, status=404)
     pages = -(-found["total"] // EVAL_ROWS_PER_PAGE)
     for row in found["rows"]:
         row |= {"sides": (row["before"], row["after"]), "word": CHANGE_WORDS[row["change"]]}

@@ -65,6 +65,7 @@ OWN = (
     "/prices/",
     "/settings/",
     "/settings/members/",
+    "/jobs/retention/",
     "/settings/audit/",
     "/settings/delete/",
     "/organisations/new/",

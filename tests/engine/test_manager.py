@@ -5,6 +5,7 @@ import dataclasses
 
 import pytest
 
+from engine.audit import audit
 from engine.core.policy import shipped
 from engine.driver import Deadlines
 from engine.errors import Conflict, Invalid, NotFound
@@ -594,3 +595,21 @@ async def test_one_version_of_an_ended_job_can_be_deleted_and_the_others_stay(wo
         await world.manager.delete_version("job_a", 4)
     told = [event.data for event in world.events("job_a", "version_deleted")]
     assert told == [{"version": 1}]
+
+
+async def test_what_an_ended_job_sampled_can_be_deleted_and_its_versions_stay(world, tmp_path):
+    gate = world.script.gate("rollout", "job_a")
+    await world.submit("job_a", steps=2, with_eval=True)
+    with pytest.raises(Conflict):
+        await world.manager.delete_completions("job_a")
+    gate.set()
+    await world.ended("job_a")
+    for _ in range(2):
+        await world.manager.delete_completions("job_a")
+    with pytest.raises(NotFound):
+        await world.manager.rollouts("job_a", None, offset=0, limit=1)
+    with pytest.raises(NotFound):
+        await world.manager.evaluation("job_a", None, against=0, change=None, offset=0, limit=1)
+    assert (await world.manager.adapter("job_a", 2))[0] == 2
+    assert len(world.events("job_a", "completions_deleted")) == 1
+    assert audit(world.root / "engine") == []

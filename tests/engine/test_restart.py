@@ -302,6 +302,21 @@ async def test_a_deleted_job_is_gone_even_if_the_manager_died_while_deleting(tmp
     await world.manager.stop()
 
 
+async def test_what_was_being_deleted_is_gone_after_a_restart(tmp_path):
+    world = World(tmp_path)
+    await world.open()
+    await world.submit("job_a", steps=2)
+    await world.ended("job_a")
+    await world.manager._driver.say("job_a", "completions_deleted", {})
+    await world.manager._driver.say("job_a", "version_deleted", {"version": 1})
+    await world.manager.stop()
+    assert (tmp_path / "engine/jobs/job_a/rollouts").exists()
+    await world.open()
+    assert sorted(path.name for path in (tmp_path / "engine/jobs/job_a").iterdir()) == ["HEAD", "v0", "v2"]
+    assert audit(tmp_path / "engine") == []
+    await world.manager.stop()
+
+
 async def test_a_second_manager_may_use_an_epoch_claimed_for_it(tmp_path):
     world = World(tmp_path)
     epoch = claim(tmp_path / "engine")

@@ -299,6 +299,14 @@ class FakeEngine:
         self.emit(job, "version_deleted", version=int(version))
         return httpx.Response(200, json={"job": job, "version": int(version)})
 
+    def _delete_completions(self, request: httpx.Request, job: str) -> httpx.Response:
+        if job not in self.jobs:
+            return _error(404, "no such job")
+        if not self.ended(job):
+            return _error(409, "the job has not ended; cancel it first")
+        self.emit(job, "completions_deleted")
+        return httpx.Response(200, json={"job": job})
+
     def _groups(self, request: httpx.Request, job: str) -> httpx.Response:
         if job not in self.jobs:
             return _error(404, "no such job")
@@ -341,6 +349,7 @@ _ROUTES = (
     ("GET", r"/jobs/([^/]+)/adapters/(latest|\d+)", "_adapter"),
     ("GET", r"/jobs/([^/]+)/rollouts", "_rollouts"),
     ("DELETE", r"/jobs/([^/]+)/adapters/(\d+)", "_delete_version"),
+    ("DELETE", r"/jobs/([^/]+)/completions", "_delete_completions"),
     ("GET", r"/jobs/([^/]+)/groups", "_groups"),
     ("GET", r"/jobs/([^/]+)/rows/(\d+)/versions", "_row_versions"),
     ("GET", r"/jobs/([^/]+)/evaluations/(latest|\d+)", "_evaluation"),

@@ -56,6 +56,7 @@ PAGES = {
     "playground/<str:public_id>/grade/": "post:write",
     "jobs/": "get:read",
     "jobs/new/": "get:read post:write",
+    "jobs/retention/": "get:read post:admin",
     "jobs/<str:public_id>/": "get:read",
     "jobs/<str:public_id>/events/": "get:read",
     "jobs/<str:public_id>/cancel/": "post:write",
