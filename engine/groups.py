@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
+from engine import mismatch
 from engine.spec import JobSpec
 from engine.train.advantages import ADVANTAGES
 from engine.train.overlong import is_truncated, penalty_of
@@ -44,8 +45,27 @@ class Wanted:
         )
 
 
-def chosen(batch: RolloutBatch, spec: JobSpec, prompts: dict[int, str], wanted: Wanted, *, tokens: bool) -> list[dict[str, Any]]:
-    """Every group with a wanted completion, whole; ``matches`` marks the wanted ones. ``tokens``: with ids and log-probabilities."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tokens:
+    """What is shown of single tokens: ids, log-probabilities, and by how much the trainer differed where that is known, as
+    ``mismatch.decode`` gives it for the batch's trajectories.
+    """
+
+    mismatch: Mapping[tuple[int, int], list[float | None]] = field(default_factory=dict)  # by (row, sample)
+
+    @classmethod
+    def of(cls, batch: RolloutBatch, data: bytes | None) -> Tokens:
+        found = data and mismatch.decode(data, [t.sampled_tokens for t in batch.trajectories])
+        return cls(mismatch={(t.row, t.sample): values for t, values in zip(batch.trajectories, found, strict=True)}) if found else cls()
+
+    def shown(self, t: Trajectory) -> dict[str, Any]:
+        return {"completion_ids": t.completion_ids, "logprobs": t.logprobs, "mismatch": self.mismatch.get((t.row, t.sample))}
+
+
+def chosen(
+    batch: RolloutBatch, spec: JobSpec, prompts: dict[int, str], wanted: Wanted, *, tokens: Tokens | None = None
+) -> list[dict[str, Any]]:
+    """Every group with a wanted completion, whole; ``matches`` marks the wanted ones. Without ``tokens`` nothing of single tokens."""
     return [
         _shown(group, spec, prompts.get(group[0].row, ""), dropped, wanted, tokens)
         for group, dropped in _groups(batch)
@@ -61,7 +81,7 @@ def _groups(batch: RolloutBatch) -> Iterator[tuple[Sequence[Trajectory], bool]]:
             yield every[start : start + batch.group_size], dropped
 
 
-def _shown(group: Sequence[Trajectory], spec: JobSpec, prompt: str, dropped: bool, wanted: Wanted, tokens: bool) -> dict[str, Any]:
+def _shown(group: Sequence[Trajectory], spec: JobSpec, prompt: str, dropped: bool, wanted: Wanted, tokens: Tokens | None) -> dict[str, Any]:
     rewards = [None if t.reward is None else t.reward + penalty_of(t, spec) for t in group]
     # With "batch" the scale is the whole step's; the sign and the order within the group are the same.
     kind = "unscaled" if spec.train.advantage == "batch" else spec.train.advantage
@@ -74,7 +94,7 @@ def _shown(group: Sequence[Trajectory], spec: JobSpec, prompt: str, dropped: boo
         "silent": _why_silent(rewards, dropped),
         "reward_mean": math.fsum(graded) / len(graded) if graded else None,
         "completions": [
-            _completion(t, advantage, spec, tokens) | {"matches": wanted.matches(t, prompt)}
+            _completion(t, advantage, spec) | (tokens.shown(t) if tokens else {}) | {"matches": wanted.matches(t, prompt)}
             for t, advantage in zip(group, advantages, strict=True)
         ],
     }
@@ -91,8 +111,8 @@ def _why_silent(rewards: Sequence[float | None], dropped: bool) -> str:
     return "its completions are cut off and masked, so none may train; other prompts took its place" if dropped else ""
 
 
-def _completion(t: Trajectory, advantage: float, spec: JobSpec, tokens: bool) -> dict[str, Any]:
-    shown = {
+def _completion(t: Trajectory, advantage: float, spec: JobSpec) -> dict[str, Any]:
+    return {
         "sample": t.sample,
         "text": t.text,
         "reward": t.reward,
@@ -106,7 +126,6 @@ def _completion(t: Trajectory, advantage: float, spec: JobSpec, tokens: bool) ->
         "added_tokens": t.added_tokens,
         "turns": [msgspec.to_builtins(turn) for turn in t.turns],
     }
-    return shown | ({"completion_ids": t.completion_ids, "logprobs": t.logprobs} if tokens else {})
 
 
 def _within(value: float | None, least: float | None, most: float | None) -> bool:

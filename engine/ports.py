@@ -136,11 +136,14 @@ class TrainRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainResult:
-    """``snapshot`` is version + 1 in full. ``metrics``: the trainer's part of ``StepData``."""
+    """``snapshot`` is version + 1 in full. ``metrics``: the trainer's part of ``StepData``. ``token_mismatch``: of ``engine.mismatch``,
+    empty where the trainer says nothing of single tokens.
+    """
 
     snapshot: Snapshot = field(repr=False)
     metrics: dict[str, Any]
     seconds: float
+    token_mismatch: bytes = field(default=b"", repr=False)
 
 
 class RolloutPort(Protocol):

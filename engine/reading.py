@@ -14,7 +14,7 @@ from engine.core.view import JobView
 from engine.data import Datasets, eval_rows, position_at, step_rows
 from engine.errors import NotFound
 from engine.evaluator import compared, paired_rows
-from engine.groups import Wanted, chosen
+from engine.groups import Tokens, Wanted, chosen
 from engine.history import EngineHistory, JobHistory
 from engine.paired import Change
 from engine.ports import RolloutPort, Row
@@ -194,7 +194,8 @@ class Reading:
 
     def _of_batch(self, job: JobHistory, version: int, attempt: int, wanted: Wanted, tokens: bool) -> list[dict[str, Any]]:
         batch = decode(self._store.read_rollout(job.job, version, attempt))
-        return chosen(batch, job.spec, self._prompts(job, version, batch.summary), wanted, tokens=tokens)
+        known = Tokens.of(batch, self._store.read_mismatch(job.job, version, attempt)) if tokens else None
+        return chosen(batch, job.spec, self._prompts(job, version, batch.summary), wanted, tokens=known)
 
     def _row_versions(self, job: JobHistory, row: int) -> list[int]:
         """By the order of prompts where it is fixed; where groups are resampled, by looking into the newest batches."""

@@ -7,6 +7,7 @@
                                           step.json (the result of the step that made N), manifest.json (sha256 and size of each)
     root/{job}/v{N}.staging/              a commit under way, or what a crash left of one: never read, swept at open
     root/{job}/rollouts/{V}/{A}.msgpack   the finished batch that attempt A sampled from version V
+    root/{job}/rollouts/{V}/{A}.mismatch  by how much the trainer differed from the sampler on each of its tokens (engine.mismatch)
     root/{job}/evals/{V}.msgpack          what version V made of each held-out row
 
 A version counts only when HEAD has reached it: a renamed directory above HEAD is a commit that crashed one moment too early, and is
@@ -160,6 +161,23 @@ class Store:
             return (self._job(job) / "rollouts" / str(version) / f"{attempt}.msgpack").read_bytes()
         except FileNotFoundError:
             raise UnknownVersion(f"{job} has no batch of version {version}, attempt {attempt}") from None
+
+    def put_mismatch(self, job: str, version: int, attempt: int, data: bytes) -> None:
+        """Keep what the trainer made of a batch's tokens, beside the batch; trained on again, the last word counts.
+
+        Only people look at it, so no step waits for the disk: a crash may cost it.
+        """
+        path = self._job(job) / "rollouts" / str(version) / f"{attempt}.mismatch"
+        with self._epoch.guard():
+            path.with_name(path.name + STAGING).write_bytes(data)
+            os.replace(path.with_name(path.name + STAGING), path)
+
+    def read_mismatch(self, job: str, version: int, attempt: int) -> bytes | None:
+        """None for a batch that was not trained on, or before there was such a file."""
+        try:
+            return (self._job(job) / "rollouts" / str(version) / f"{attempt}.mismatch").read_bytes()
+        except FileNotFoundError:
+            return None
 
     def ready_attempt(self, job: str, version: int) -> int | None:
         """The latest attempt whose batch of ``version`` is complete, or None."""

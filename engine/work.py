@@ -159,6 +159,8 @@ class Work:
 
     def _commit(self, job: JobHistory, version: int, result: TrainResult, times: TrainTimes) -> dict[str, Any]:
         """Commit the version together with its step's data, from which a crash before the journal's ``step`` event is repaired."""
+        if result.token_mismatch:
+            self._store.put_mismatch(job.job, version - 1, job.ready["attempt"], result.token_mismatch)
         adapter = result.snapshot["adapter_model.safetensors"]
         step = step_data(ready=job.ready, metrics=result.metrics, times=times, adapter=adapter)
         self._store.commit(job.job, version, result.snapshot, {"committed_at": times.trained, "data": step})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -39,12 +40,16 @@ class RankModel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepPasses:
-    """``old`` and ``base``: log-probabilities at the step's first version and of the base, for steps of several updates."""
+    """``old`` and ``base``: log-probabilities at the step's first version and of the base, for steps of several updates.
+
+    ``scored``: at the step's first version, for whoever looks at single tokens afterwards.
+    """
 
     model: RankModel
     batch: StepBatch
     spec: JobSpec
     figures: TokenFigures
+    scored: TokenTable
     old: TokenTable | None = None
     base: TokenTable | None = None
 
@@ -97,7 +102,16 @@ class StepPasses:
         with self.model.adapters.off():
             return self._scores(micro)[0]
 
+    def token_mismatch(self) -> list[float]:
+        """log π_trainer − log π_sampler of each sampled token, at the step's first version, in the trajectories' order; the same on all
+        ranks, which must all ask.
+        """
+        self.scored.share(self.model.world_size)
+        sampler = chain.from_iterable(t.logprobs for t in self.batch.trajectories)
+        return [trainer - sampled for trainer, sampled in zip(self.scored.values(), sampler, strict=True)]
+
     def _count(self, micro: MicroBatch, logprobs_BT: Tensor, entropy_BT: Tensor, base_BT: Tensor | None) -> None:
+        self.scored.put(micro, logprobs_BT)
         self.figures.add(
             logprobs_BT=logprobs_BT,
             sampler_logprobs_BT=micro.sampler_logprobs_BT,
@@ -122,6 +136,7 @@ def open_passes(model: RankModel, batch: StepBatch, spec: JobSpec, *, updates: i
     several = updates > 1
     old = TokenTable(counts, device=model.device) if several else None
     base = TokenTable(counts, device=model.device) if several and spec.train.kl_coefficient else None
-    passes = StepPasses(model=model, batch=batch, spec=spec, figures=TokenFigures(), old=old, base=base)
+    scored = TokenTable(counts, device=model.device)
+    passes = StepPasses(model=model, batch=batch, spec=spec, figures=TokenFigures(), scored=scored, old=old, base=base)
     passes.score([*batch.training, *batch.silent] if several else batch.silent)
     return passes

@@ -13,6 +13,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
+from engine import mismatch
 from engine.ports import PortError, TrainRequest
 from engine.spec import JobSpec
 from engine.train.adamw import AdamWState, adamw_update
@@ -34,6 +35,7 @@ class StepOutcome:
     state: TrainerState
     shape: AdapterShape
     metrics: dict[str, Any]
+    token_mismatch: bytes
 
 
 def take_step(model: RankModel, request: TrainRequest) -> StepOutcome:
@@ -55,6 +57,7 @@ def take_step(model: RankModel, request: TrainRequest) -> StepOutcome:
     rate = learning_rate_at(spec.train, request.version)
     grad_norms = _update_all(passes, updates, shape, moments, rate)
     passes.figures.reduce(model.world_size)
+    token_mismatch = mismatch.encode(passes.token_mismatch())
     skipped = _why_skip(batch, grad_norms)
     record = _count(state.record, skipped)
     _check_patience(record, spec, batch)
@@ -62,6 +65,7 @@ def take_step(model: RankModel, request: TrainRequest) -> StepOutcome:
         state=_trained(state, shape, moments, record) if skipped is None else replace(state, record=record),
         shape=shape,
         metrics=_metrics(batch, passes.figures, request, record, skipped, grad_norms, rate),
+        token_mismatch=token_mismatch,
     )
 
 

@@ -29,6 +29,10 @@ class TokenTable:
         empty_BT = torch.zeros(micro.ids_BT.shape, dtype=torch.float32, device=self._values_N.device)
         return empty_BT.masked_scatter(micro.mask_BT, self._values_N[self._places(micro)])
 
+    def values(self) -> list[float]:
+        """All of them, in order."""
+        return self._values_N.tolist()
+
     def share(self, world_size: int) -> None:
         if world_size > 1:
             dist.all_reduce(self._values_N)

@@ -86,7 +86,8 @@ class TrainWorker:
         started = self._clock()
         outcome = take_step(self.model, request)
         snapshot = encode_snapshot(outcome.state, outcome.shape.slots, request.spec) if self.model.rank == 0 else {}
-        return TrainResult(snapshot=snapshot, metrics=outcome.metrics, seconds=self._clock() - started)
+        token_mismatch = outcome.token_mismatch if self.model.rank == 0 else b""
+        return TrainResult(snapshot=snapshot, metrics=outcome.metrics, seconds=self._clock() - started, token_mismatch=token_mismatch)
 
 
 def join_ranks(*, backend: str, init_method: str, rank: int, world_size: int, timeout_seconds: float) -> None:

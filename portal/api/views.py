@@ -70,7 +70,7 @@ _COMPLETIONS = [
     OpenApiParameter("text", str, description="In prompts, completions and what tools said; blind to case."),
     OpenApiParameter("kept", str, enum=list(rollouts.KEPT)),
     OpenApiParameter("every", bool, description="All steps from `version` down; `next` of the answer is the version to go on with."),
-    OpenApiParameter("tokens", bool, description="With token ids and log-probabilities."),
+    OpenApiParameter("tokens", bool, description="With token ids, log-probabilities, and `mismatch`: the trainer's minus the sampler's."),
     parameter("limit", "Groups.", least=1, most=rollouts.MOST_GROUPS, default=10),
 ]
 

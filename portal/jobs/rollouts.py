@@ -27,7 +27,7 @@ ENDINGS = {
     "turns": "No turns left",
 }
 KEPT = {"all": "All groups", "kept": "Trained on", "dropped": "Dropped"}
-COLOURS = {"": "Plain", token_text.BY_ADVANTAGE: "Advantage", token_text.BY_PROBABILITY: "Probability"}
+COLOURS = {"": "Plain", token_text.BY_ADVANTAGE: "Advantage", token_text.BY_PROBABILITY: "Probability", token_text.BY_MISMATCH: "Mismatch"}
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
 
@@ -75,7 +75,9 @@ class Filter:
 
 
 def page(job: Job, wanted: Filter) -> dict[str, Any]:
-    """{groups, version, attempt, total, next}. Raises ``gateway.EngineDown`` and ``gateway.EngineRefused``."""
+    """{groups, version, attempt, total, next, mismatch_known}; the last: of some completion here, where tokens are coloured. Raises
+    ``gateway.EngineDown`` and ``gateway.EngineRefused``.
+    """
     asked = {name: value for name, value in asdict(wanted).items() if name not in ("page", "colour", "every")}
     offset = 0 if wanted.every else (wanted.page - 1) * GROUPS_PER_PAGE
     more = {"offset": offset, "limit": GROUPS_PER_PAGE, "tokens": bool(wanted.colour), "every": wanted.every}
@@ -83,6 +85,7 @@ def page(job: Job, wanted: Filter) -> dict[str, Any]:
     for group in found["groups"]:
         group.setdefault("version", found.get("version"))
         _dress(job, group, wanted.colour)
+    found["mismatch_known"] = any(completion.get("mismatch") for group in found["groups"] for completion in group["completions"])
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +12,9 @@ from portal.datasets.tokenizer_files import tokenizer_path
 
 LONGEST_CHARACTER = 8  # tokens: more than any character takes
 SHADES = 5
-BY_ADVANTAGE, BY_PROBABILITY = "advantage", "probability"
+BY_ADVANTAGE, BY_PROBABILITY, BY_MISMATCH = "advantage", "probability", "mismatch"
+# Where a shade begins, in nats: beyond the first the two programs compute differently, at the last they are of two opinions.
+GAPS = (0.01, 0.05, 0.2, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,19 +30,30 @@ def pieces(model: str, completion: dict[str, Any], *, by: str, most: float) -> l
     """``most``: the largest advantage of the group, which has the deepest shade. Raises ``NoTokenizer``."""
     tokenizer = _tokenizer(str(tokenizer_path(model)))
     logprobs = iter(completion["logprobs"])
+    gaps = iter(completion.get("mismatch") or ())
     shown = []
     for text, places in _texts(tokenizer, completion["completion_ids"], _sampled(completion)):
         if not places:
             shown.append(Piece(text=text, tone="added", told="Said by the environment: read, never trained on"))
             continue
         chance = [next(logprobs, 0.0) for _ in range(places)]
-        shown.append(_piece(text, chance, completion["advantage"], by, most))
+        gap = _largest([next(gaps, None) for _ in range(places)])
+        shown.append(_piece(text, chance, gap, completion["advantage"], by, most))
     return shown
 
 
-def _piece(text: str, logprobs: Sequence[float], advantage: float, by: str, most: float) -> Piece:
+def _largest(gaps: Sequence[float | None]) -> float | None:
+    """Of several tokens that make one character; None where none is known."""
+    return max((gap for gap in gaps if gap is not None), key=abs, default=None)
+
+
+def _piece(text: str, logprobs: Sequence[float], gap: float | None, advantage: float, by: str, most: float) -> Piece:
     probability = 2.718281828459045 ** (sum(logprobs) / len(logprobs))
     told = f"probability {probability:.3f} when sampled, advantage {advantage:+.3f}"
+    if gap is not None:
+        told += f", the trainer's log-probability differs by {gap:+.2g}"
+    if by == BY_MISMATCH:
+        return Piece(text=text, tone="even" if gap is None else f"gap-{1 + bisect_right(GAPS, abs(gap))}", told=told)
     if by == BY_PROBABILITY:
         return Piece(text=text, tone=f"odds-{min(SHADES, 1 + int((1 - probability) * SHADES))}", told=told)
     if not advantage or not most:

@@ -9,7 +9,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from engine.groups import Wanted, chosen
+from engine import mismatch
+from engine.groups import Tokens, Wanted, chosen
 from engine.spec import parse_job
 from engine.trajectory import RolloutBatch, ToolCall, Trajectory, Turn
 from tests.portal.fake_script import reward_at
@@ -35,7 +36,13 @@ def answer(job: str, spec: dict[str, Any], version: int, asked: Any) -> dict[str
 
 def _of(job: str, spec: dict[str, Any], version: int, wanted: Wanted, tokens: bool) -> list[dict[str, Any]]:
     batch, prompts = batch_of(job, spec, version)
-    return chosen(batch, parse_job(spec), prompts, wanted, tokens=tokens)
+    return chosen(batch, parse_job(spec), prompts, wanted, tokens=_tokens(batch) if tokens else None)
+
+
+def _tokens(batch: RolloutBatch) -> Tokens:
+    """Sampler and trainer are further apart from token to token."""
+    counts = [t.sampled_tokens for t in batch.trajectories]
+    return Tokens.of(batch, mismatch.encode([0.002 * 4**place for count in counts for place in range(count)]))
 
 
 def batch_of(job: str, spec: dict[str, Any], version: int) -> tuple[RolloutBatch, dict[int, str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine import mismatch
 from tests.engine.train.recorded import make_batch, make_request, make_spec
 
 pytestmark = pytest.mark.engine
@@ -25,7 +26,7 @@ def one_rank_of_two(rank: int, base_dir: str, home: str) -> None:
     torch.set_num_threads(1)
     settings = load(state=home, device="cpu", model=base_dir)
     worker = TrainWorker.start(settings, rank=rank, world_size=2, init_method=f"file://{home}/rendezvous")
-    found = [(result.snapshot, result.metrics, gradient) for result, gradient in take_steps(worker)]
+    found = [((result.snapshot, result.token_mismatch), result.metrics, gradient) for result, gradient in take_steps(worker)]
     Path(home, f"rank{rank}.pickle").write_bytes(pickle.dumps(found))
     torch.distributed.destroy_process_group()
 
@@ -64,17 +65,19 @@ def two_ranks(base_dir, tmp_path_factory):
 
 
 def test_two_ranks_compute_the_gradient_of_one(worker, two_ranks):
-    for (result, gradient), (_, metrics, sharded) in zip(take_steps(worker), two_ranks[0], strict=True):
+    for (result, gradient), ((_, told), metrics, sharded) in zip(take_steps(worker), two_ranks[0], strict=True):
         assert (sharded - gradient).abs().max() <= TOLERANCE
         assert metrics["grad_norm"] == pytest.approx(result.metrics["grad_norm"], rel=1e-5)
         assert metrics["mismatch_kl"] == pytest.approx(result.metrics["mismatch_kl"], rel=1e-5)
         assert metrics["max_ratio"] == pytest.approx(result.metrics["max_ratio"], rel=1e-5)
         assert metrics["clip_share"] == pytest.approx(result.metrics["clip_share"])
+        tokens = [len(told) // 2]
+        assert mismatch.decode(told, tokens)[0] == pytest.approx(mismatch.decode(result.token_mismatch, tokens)[0], abs=1e-2)
         assert (metrics["skipped"], metrics["updates"]) == (result.metrics["skipped"], result.metrics["updates"])
 
 
 def test_all_ranks_agree_and_only_the_first_returns_the_snapshot(two_ranks):
-    for (snapshot, metrics, gradient), (nothing, same_metrics, same_gradient) in zip(*two_ranks, strict=True):
-        assert snapshot and not nothing
+    for (files, metrics, gradient), (nothing, same_metrics, same_gradient) in zip(*two_ranks, strict=True):
+        assert all(files) and not any(nothing)
         assert metrics == same_metrics
         assert (gradient == same_gradient).all()

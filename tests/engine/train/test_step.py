@@ -3,9 +3,12 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
+from msgspec import structs
 
+from engine import mismatch
 from engine.ports import PortError
 from engine.trajectory import StaleBatch, Turn
 from tests.engine.train.recorded import GROUP, make_batch, make_request, make_spec
@@ -327,3 +330,28 @@ def test_seconds_come_from_the_given_clock(worker):
         assert worker.step(request).seconds == 2.5
     finally:
         worker._clock = real
+
+
+@pytest.mark.parametrize("train", [{}, {"train__epochs": 2, "train__minibatches": 3}, {"train__micro_batch_tokens": 64}])
+def test_a_step_tells_by_how_much_it_differs_from_the_sampler_on_each_token(worker, train):
+    spec, batch = make_spec(**train), make_batch("a", rewards=[1.0] * GROUP + [0.0, 1.0, None, 0.0] + [0.0] * GROUP)
+    result = worker.step(make_request("a", spec, worker.fresh("a", spec), batch))
+    found = mismatch.decode(result.token_mismatch, [t.sampled_tokens for t in batch.trajectories])
+    told = [difference for completion in found for difference in completion]
+    assert fmean(math.expm1(d) - d for d in told) == pytest.approx(result.metrics["mismatch_kl"], rel=1e-2)
+    assert math.exp(max(map(abs, told))) == pytest.approx(result.metrics["max_ratio"], rel=1e-2)
+
+
+def test_what_the_sampler_said_wrong_of_one_token_shows_at_that_token(worker):
+    spec, batch = make_spec(), make_batch("a")
+    request = make_request("a", spec, worker.fresh("a", spec), batch)
+    counts = [t.sampled_tokens for t in batch.trajectories]
+    before = mismatch.decode(worker.step(request).token_mismatch, counts)
+    logprobs = list(batch.trajectories[5].logprobs)
+    logprobs[1] -= 0.5
+    wrong = structs.replace(batch, trajectories=[*batch.trajectories])
+    wrong.trajectories[5] = structs.replace(batch.trajectories[5], logprobs=logprobs)
+    after = mismatch.decode(worker.step(make_request("a", spec, request.snapshot, wrong)).token_mismatch, counts)
+    moved = [(i, j) for i, one in enumerate(after) for j, value in enumerate(one) if abs(value - before[i][j]) > 0.1]
+    assert moved == [(5, 1)]
+    assert after[5][1] - before[5][1] == pytest.approx(0.5, abs=0.01)

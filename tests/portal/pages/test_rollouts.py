@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portal.jobs.rollouts import Filter, diff
-from portal.jobs.token_text import _texts
+from portal.jobs.token_text import BY_MISMATCH, _piece, _texts
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import World
 
@@ -57,14 +57,37 @@ def test_an_address_says_only_what_is_not_usual() -> None:
     assert Filter(version=3, every=True).address(page=2) == "version=3&every=1&page=2"
 
 
-@pytest.mark.parametrize("colour", ["advantage", "probability"])
+@pytest.mark.parametrize("colour", ["advantage", "probability", "mismatch"])
 def test_tokens_are_coloured_and_their_text_is_the_completion(world: World, job, colour: str) -> None:
     answer = world.client(world.alice).get(f"/jobs/{job.public_id}/rollouts/?version=1&row=3&colour={colour}")
     [group] = answer.context["found"]["groups"]
     for completion in group["completions"]:
         assert "".join(piece.text for piece in completion["pieces"]) == completion["text"]
     tones = {piece.tone for completion in group["completions"] for piece in completion["pieces"]}
-    assert all(tone.startswith(("up-", "down-", "even") if colour == "advantage" else "odds-") for tone in tones)
+    expected = {"advantage": ("up-", "down-", "even"), "probability": "odds-", "mismatch": "gap-"}
+    assert all(tone.startswith(expected[colour]) for tone in tones)
+
+
+def test_mismatch_has_a_legend_and_the_deepest_shade_where_sampler_and_trainer_disagree(world: World, job) -> None:
+    answer = world.client(world.alice).get(f"/jobs/{job.public_id}/rollouts/?version=1&row=3&colour=mismatch")
+    first = answer.context["found"]["groups"][0]["completions"][0]
+    assert [piece.tone for piece in first["pieces"]][:2] == ["gap-1", "gap-1"], "0.002 and 0.008 nats"
+    assert "differs by +0.002" in first["pieces"][0].told
+    assert "0.5 nats and more" in answer.content.decode()
+
+
+def test_completions_of_before_there_was_such_a_file_say_that_it_is_not_known(world: World, job, monkeypatch) -> None:
+    from tests.portal import fake_groups
+
+    monkeypatch.setattr(fake_groups, "_tokens", lambda batch: fake_groups.Tokens())
+    answer = world.client(world.alice).get(f"/jobs/{job.public_id}/rollouts/?version=1&row=3&colour=mismatch")
+    assert {piece.tone for c in answer.context["found"]["groups"][0]["completions"] for piece in c["pieces"]} == {"even"}
+    assert "is not known of these completions" in answer.content.decode()
+
+
+@pytest.mark.parametrize(("gap", "tone"), [(0.0, 1), (-0.01, 2), (0.049, 2), (0.05, 3), (-0.3, 4), (0.5, 5), (9.0, 5)])
+def test_a_shade_begins_where_the_legend_says(gap: float, tone: int) -> None:
+    assert _piece("a", [-0.1], gap, 0.0, BY_MISMATCH, 1.0).tone == f"gap-{tone}"
 
 
 def test_what_a_tool_said_is_no_token_of_the_model(world: World, engine: FakeEngine) -> None:
