@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
+from statistics import fmean
 
 from portal.jobs.models import Job
 
 LEAST_GAIN = 0.01  # one point of a hundred: below that a price would say nothing
 MEAN_OF = 3  # steps at either end, when there is no held-out reward
+END = 50  # steps that are read at either end: among them that many have a reward, or nobody can say
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +42,14 @@ def _held_out(job: Job) -> tuple[float, float] | None:
 
 
 def _trained(job: Job) -> tuple[float, float] | None:
-    found = job.events.filter(kind="step").order_by("seq").values_list("data__rollout__reward_mean", flat=True)
-    known = [mean for mean in found if isinstance(mean, int | float)]
-    if len(known) < 2 * MEAN_OF:
+    """Of the first and the last steps that have a reward; None where these are not ``2 * MEAN_OF`` different ones."""
+    steps = job.events.filter(kind="step").values_list("seq", "data__rollout__reward_mean")
+    first, last = _graded(steps.order_by("seq")[:END]), _graded(steps.order_by("-seq")[:END])
+    if len(first) < MEAN_OF or len(last) < MEAN_OF or max(first) >= min(last):
         return None
-    return sum(known[:MEAN_OF]) / MEAN_OF, sum(known[-MEAN_OF:]) / MEAN_OF
+    return fmean(first.values()), fmean(last.values())
+
+
+def _graded(steps: Iterable[tuple[int, float | None]]) -> dict[int, float]:
+    """The first ``MEAN_OF`` of them that have a reward: {number: reward}."""
+    return dict(islice(((seq, mean) for seq, mean in steps if isinstance(mean, int | float)), MEAN_OF))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from portal.jobs import engines
+from portal.jobs.live import newest_of
 from portal.jobs.models import Job
 
 CHANGES = ("win", "loss", "tie", "invalid")
@@ -41,8 +42,7 @@ def findings(job: Job, *, until_seq: int | None = None) -> dict[str, list[dict[s
     """
     standing: dict[str, dict[str, Any]] = {}
     over: list[dict[str, Any]] = []
-    told = job.events.filter(kind__in=("finding", "finding_over")).order_by("seq")
-    for event in told if until_seq is None else told.filter(seq__lte=until_seq):
+    for event in newest_of(job, ("finding", "finding_over"), until_seq=until_seq):
         code = event.data["code"]
         if event.kind == "finding":
             standing[code] = {**event.data, "at": event.at}

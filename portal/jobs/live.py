@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from portal.jobs.models import Job, JobEvent
@@ -14,3 +15,17 @@ def events_after(job: Job | int, seq: int, limit: int = MAX_EVENTS) -> list[dict
     # ``job`` may be the row's key: the sockets' shared reader holds no rows.
     rows = JobEvent.objects.filter(job=job, seq__gt=seq).order_by("seq")[: max(1, min(limit, MAX_EVENTS))]
     return [{"seq": row.seq, "kind": row.kind, "at": row.at.isoformat(), "data": row.data} for row in rows]
+
+
+def newest_of(job: Job, kinds: Sequence[str], *, until_seq: int | None = None, most: int | None = None) -> list[JobEvent]:
+    """The newest ``most`` events (all of them: None) of these kinds, the oldest first.
+
+    Asked for together in the order of their numbers, a database would rather walk the job's whole history than its index of kinds: so only
+    numbers are asked for, kind by kind, and then the events by number.
+    """
+    found = JobEvent.objects.filter(job=job, kind__in=kinds)
+    found = found if until_seq is None else found.filter(seq__lte=until_seq)
+    seqs = sorted(found.order_by("kind", "seq").values_list("seq", flat=True))
+    wanted = seqs if most is None else seqs[-most:]
+    pages = (wanted[start : start + MAX_EVENTS] for start in range(0, len(wanted), MAX_EVENTS))
+    return [event for page in pages for event in JobEvent.objects.filter(job=job, seq__in=page).order_by("seq")]

@@ -9,8 +9,8 @@ from typing import Any
 
 from portal.jobs import series
 from portal.jobs.evaluation import findings
-from portal.jobs.live import events_after
-from portal.jobs.models import Job, State
+from portal.jobs.live import events_after, newest_of
+from portal.jobs.models import Job, JobEvent, State
 
 TAIL_EVENTS = 250
 EXACT_STEPS = 1500
@@ -37,22 +37,22 @@ def overview(job: Job) -> dict[str, Any]:
 def _base(job: Job, seq: int, tokens: dict[str, int]) -> dict[str, Any]:
     old = job.events.filter(seq__lte=seq)
     first = list(old.filter(kind="step").order_by("seq").values("at", "data__rollout__reward_mean")[:3])
-    wish = old.filter(kind__in=_WISHES).order_by("-seq").values("kind", "at", "data").first()
-    warnings = old.filter(kind__in=_WARNINGS).order_by("-seq").values("kind", "at", "data")[:WARNINGS_READ]
+    wish = next(iter(newest_of(job, _WISHES, until_seq=seq, most=1)), None)
+    warnings = newest_of(job, _WARNINGS, until_seq=seq, most=WARNINGS_READ)
     return {
         **_wish(wish),
         "first_at": first[0]["at"] if first else None,
         "first_rewards": [step["data__rollout__reward_mean"] for step in first],
         "tokens": tokens,
         "evals": [{**event["data"], "at": event["at"]} for event in old.filter(kind="eval").order_by("seq").values("at", "data")],
-        "warnings": [{"kind": event["kind"], "at": event["at"], "data": event["data"]} for event in reversed(warnings)],
+        "warnings": [{"kind": event.kind, "at": event.at, "data": event.data} for event in warnings],
         "findings": findings(job, until_seq=seq)["standing"],
     }
 
 
-def _wish(event: dict[str, Any] | None) -> dict[str, Any]:
+def _wish(event: JobEvent | None) -> dict[str, Any]:
     """State and open request of a job with more events than fit here: it has begun, and runs unless it was paused last."""
-    kind = event["kind"] if event else "accepted"
+    kind = event.kind if event else "accepted"
     asked = {"pause_requested": "pause", "stop_requested": "stop"}.get(kind)
-    request = {"kind": asked, "at": event["at"], "reason": event["data"].get("reason") or ""} if event and asked else None
+    request = {"kind": asked, "at": event.at, "reason": event.data.get("reason") or ""} if event and asked else None
     return {"state": State.PAUSED if kind == "paused" else State.RUNNING, "request": request}

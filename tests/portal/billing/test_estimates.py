@@ -99,6 +99,25 @@ def test_what_gained_nothing_has_no_price(run: Run, means: tuple[float, ...]) ->
     assert found is not None and found.micros_per_point is None
 
 
+def test_steps_without_a_reward_are_no_end(run: Run) -> None:
+    rewards(run, None, 0.1, 0.2, None, 0.3, 0.4, 0.5, None, 0.6, None)
+    found = worth.worth(run.job, 1_000_000)
+    assert found is not None and found.gained == pytest.approx(30)
+
+
+def test_the_first_and_the_last_three_must_be_others(run: Run) -> None:
+    rewards(run, 0.1, 0.2, 0.3, 0.4, 0.5)
+    assert worth.worth(run.job, 1_000_000) is None
+
+
+def test_a_long_job_is_read_at_its_ends_only(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worth, "END", 4)
+    rewards(run, 0.2, 0.2, 0.2, None, None, 0.6, 0.6, 0.6)
+    assert worth.worth(run.job, 1_000_000).gained == pytest.approx(40)
+    rewards(run, *8 * [0.6], *2 * [None])
+    assert worth.worth(run.job, 1_000_000) is None, "two of the last four have a reward"
+
+
 def test_too_few_steps_and_missing_rewards_tell_nothing(run: Run) -> None:
     rewards(run, 0.1, None, 0.9)
     assert worth.worth(run.job, 1_000_000) is None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from portal.jobs import series
+from portal.jobs import live, series
 from portal.jobs.figures import FIXED, figures
 from portal.jobs.models import JobEvent, StepChunk
 from portal.jobs.overview import EXACT_STEPS, TAIL_EVENTS, overview
 from tests.portal.history import play
-from tests.portal.world import World
+from tests.portal.world import NOW, World
 
 
 def step(version: int, **changes: Any) -> dict[str, Any]:
@@ -87,6 +89,30 @@ def test_a_long_job_starts_from_figures_and_its_newest_events(world: World) -> N
     assert exact["versions"][-1] == old[-1]["data"]["version"]
     assert found["base"]["tokens"]["sampled"] == sum(event["data"]["tokens"]["sampled"] for event in old)
     assert found["base"]["first_rewards"] == [event["data"]["rollout"]["reward_mean"] for event in events[:3]]
+
+
+def test_the_start_is_served_as_it_is(world: World) -> None:
+    job = world.job()
+    play(job, steps=EXACT_STEPS + 300, every_event=False)
+    served = world.client(world.alice).get(f"/jobs/{job.public_id}/overview/")
+    assert (served["Content-Type"], served.json()) == ("application/json", json.loads(json.dumps(overview(job), cls=DjangoJSONEncoder)))
+
+
+def test_the_newest_of_some_kinds_come_in_order_however_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = world.job()
+    kinds = ("warning", "step", "paused", "warning", "finding", "paused", "warning")
+    JobEvent.objects.bulk_create(
+        JobEvent(tenant_id=job.tenant_id, job=job, seq=seq, kind=kind, at=NOW) for seq, kind in enumerate(kinds, start=1)
+    )
+    monkeypatch.setattr(live, "MAX_EVENTS", 2)
+
+    def seqs(**wanted: Any) -> list[int]:
+        return [event.seq for event in live.newest_of(job, ("paused", "warning"), **wanted)]
+
+    assert seqs() == [1, 3, 4, 6, 7]
+    assert seqs(most=3) == [4, 6, 7]
+    assert seqs(until_seq=5, most=2) == [3, 4]
+    assert live.newest_of(job, ("accepted",), most=1) == []
 
 
 def test_the_start_asks_the_same_number_of_queries_for_any_length(world: World) -> None:
