@@ -83,7 +83,7 @@ async def test_a_verdict_that_does_not_come_is_given_up_and_its_sampling_ends():
     with pytest.raises(GradingFailed, match=r"no verdict within 0\.01 s") as failed:
         await complete(judge(sampler, seconds=0.01))
 
-    assert (failed.value.kind, failed.value.retry, sampler.active) == ("judge", True, 0)
+    assert (failed.value.kind, failed.value.retry, sampler.active) == ("timeout", True, 0)
 
 
 async def test_a_sampler_that_fails_is_a_verdict_that_failed_and_no_broken_batch():
