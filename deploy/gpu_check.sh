@@ -65,7 +65,7 @@ part "The trainer's arithmetic" 300 "$python" -m engine.bench.trainer --device "
 if [ -z "$trainer_only" ]; then
   part "The engine's tests" 300 env MARLAAS_TEST_DEVICE="$device" "$python" -m pytest -q -m engine -p no:django -p no:playwright \
     tests/faults/test_real_engine.py -k "three_tenants or rewards_rise or (killed and (EngineCore or TrainActor))"
-  part "Benchmark" 150 "$python" -m engine.bench --jobs 4 --regimes marlaas --report "$scratch/bench" --json "$scratch/bench.json"
+  part "Benchmark" 150 "$python" -m engine.bench --jobs 4 --regimes marlaas --no-bound --report "$scratch/bench" --json "$scratch/bench.json"
 fi
 # shellcheck disable=SC2016  # Markdown's marks, no command
 if [ -s "$scratch/trainer.json" ]; then printf '\n## Figures\n\n```json\n%s\n```\n' "$(cat "$scratch/trainer.json")" >>"$report"; fi
