@@ -25,6 +25,7 @@ from vllm.platforms import current_platform
 from vllm.v1.worker.cpu_worker import CPUWorker
 
 from engine.device import CALCULATES, let_others_go_first, parse_cores, pin
+from engine.rollout import vllm_cpu_norms
 
 # A stack may hold slots that no row of this step uses, so that it survives rows coming and going: at most this share of those in use.
 _SLACK = 4
@@ -43,6 +44,7 @@ class PinnedWorker(CPUWorker):
         pin(cores)
         let_others_go_first(CALCULATES)
         super().__init__(*args, **kwargs)
+        vllm_cpu_norms.install()  # vLLM has just chosen its own
         torch.set_num_threads(max(1, len(cores)))
 
 
