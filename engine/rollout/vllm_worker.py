@@ -89,6 +89,7 @@ class VllmSampler:
         self._config, self._engine, self._counters = config, engine, counters
         self._loaded: dict[tuple[str, str, int], _Loaded] = {}
         self._loading: dict[tuple[str, str, int], asyncio.Task[_Loaded]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._lora_ids = itertools.count(1)
         self._request_ids = itertools.count(1)
         self._tolerance = PROBE_TOLERANCE[config.profile.dtype]
@@ -112,6 +113,8 @@ class VllmSampler:
     async def close(self) -> None:
         """Stop the engine and remove the adapter files."""
         self.died.set()
+        for leaving in self._leaving:
+            leaving.cancel()
         if self._engine.output_handler is not None:  # it would report the engine's end as a failure
             self._engine.output_handler.cancel()
         await asyncio.to_thread(self._engine.shutdown)
@@ -138,13 +141,17 @@ class VllmSampler:
         return (await asyncio.shield(self._loading[key])).ref
 
     async def unload(self, job: str, *, keep_version: int | None = None) -> None:
-        """Drop the job's adapters but ``keep_version``; those in use go when their last request has ended."""
+        """Drop the job's adapters but ``keep_version``; those in use go when their last request has ended.
+
+        vLLM removes them between two of its iterations, before whatever it is asked to load next. Nobody waits for that: a job's next
+        rollout would, after each step.
+        """
         loading = [task for (_, of_job, version), task in self._loading.items() if of_job == job and version != keep_version]
         await asyncio.gather(*loading, return_exceptions=True)
         for loaded in list(self._loaded.values()):
             if loaded.ref.job == job and loaded.ref.version != keep_version:
                 loaded.unwanted = True
-                await self._drop_if_idle(loaded)
+                self._drop_if_idle(loaded)
 
     def loaded(self) -> list[AdapterRef]:
         return [loaded.ref for loaded in self._loaded.values()]
@@ -192,11 +199,18 @@ class VllmSampler:
             raise LoadRefused(f"{ref.name} was refused: {error}") from error
         return loaded
 
-    async def _drop_if_idle(self, loaded: _Loaded) -> None:
+    def _drop_if_idle(self, loaded: _Loaded) -> None:
         key = (loaded.ref.tenant, loaded.ref.job, loaded.ref.version)
         if loaded.unwanted and not loaded.users and self._loaded.get(key) is loaded:
             del self._loaded[key]
-            await self._remove(loaded)
+            leaving = asyncio.create_task(self._remove(loaded), name=f"remove {loaded.ref.name}")
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._left)
+
+    def _left(self, leaving: asyncio.Task[None]) -> None:
+        self._leaving.discard(leaving)
+        if not leaving.cancelled() and (error := leaving.exception()) is not None:
+            log.error("could not %s; its place is lost until the sampler starts anew", leaving.get_name(), exc_info=error)
 
     async def _remove(self, loaded: _Loaded) -> None:
         async with self._call(f"remove {loaded.ref.name}"):
@@ -247,7 +261,7 @@ class VllmSampler:
         finally:
             loaded.users -= 1
             if loaded.unwanted:
-                await self._drop_if_idle(loaded)
+                self._drop_if_idle(loaded)
 
     async def _schemas_hold(self) -> bool:
         if self._holds_schemas is None:

@@ -12,10 +12,14 @@ pytestmark = [pytest.mark.engine]
 
 
 class StandIn:
-    """``AsyncLLM`` as far as loads go: ``hold`` keeps ``add_lora`` from answering, ``error`` is what it raises."""
+    """``AsyncLLM`` as far as loads go: ``hold`` keeps ``add_lora`` from answering, ``error`` is what it raises; ``hold_removal``,
+    ``removal_error`` likewise of ``remove_lora``.
+    """
 
     def __init__(self):
         self.hold: asyncio.Event | None = None
+        self.hold_removal: asyncio.Event | None = None
+        self.removal_error: Exception | None = None
         self.error: Exception | None = None
         self.loaded: set[int] = set()
 
@@ -27,7 +31,16 @@ class StandIn:
         self.loaded.add(request.lora_int_id)
 
     async def remove_lora(self, lora_id):
+        if self.hold_removal is not None:
+            await self.hold_removal.wait()
+        if self.removal_error is not None:
+            raise self.removal_error
         self.loaded.discard(lora_id)
+
+
+async def removed(sampler):
+    await asyncio.gather(*sampler._leaving, return_exceptions=True)
+    await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -95,6 +108,7 @@ async def test_a_job_that_leaves_while_its_adapter_loads_leaves_nothing_behind(s
 
     stand_in.hold.set()
     await leaving
+    await removed(sampler)
 
     assert (sampler.loaded(), stand_in.loaded) == ([], set())
 
@@ -104,5 +118,39 @@ async def test_every_load_has_an_id_of_its_own(sampler, stand_in, untrained, new
         await sampler.load(new_ref("again"), untrained)
         await sampler.unload("again")
     await sampler.load(new_ref("again"), untrained)
+    await removed(sampler)
 
     assert stand_in.loaded == {4}
+
+
+async def test_the_next_version_does_not_wait_for_the_last_one_to_be_removed(sampler, stand_in, untrained, new_ref):
+    first = await sampler.load(new_ref("steps", version=1), untrained)
+    stand_in.hold_removal = asyncio.Event()
+    await sampler.unload("steps", keep_version=2)
+    second = await sampler.load(new_ref("steps", version=2), untrained)
+    assert (sampler.loaded(), stand_in.loaded) == ([second], {1, 2})
+
+    stand_in.hold_removal.set()
+    await removed(sampler)
+
+    assert (sampler.loaded(), stand_in.loaded, first.version) == ([second], {2}, 1)
+
+
+async def test_an_engine_that_removes_nothing_any_more_is_dead(sampler, stand_in, untrained, new_ref):
+    await sampler.load(new_ref("stuck"), untrained)
+    stand_in.hold_removal = asyncio.Event()
+
+    await sampler.unload("stuck")
+    await removed(sampler)
+
+    assert sampler.died.is_set()
+
+
+async def test_a_removal_that_fails_is_told_in_the_log(sampler, stand_in, untrained, new_ref, caplog):
+    ref = await sampler.load(new_ref("clings"), untrained)
+    stand_in.removal_error = ValueError("no such adapter")
+
+    await sampler.unload("clings")
+    await removed(sampler)
+
+    assert (sampler.died.is_set(), f"could not remove {ref.name}" in caplog.text, "no such adapter" in caplog.text) == (False, True, True)
