@@ -192,7 +192,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.JSONParser"],
     "DEFAULT_PAGINATION_CLASS": "portal.api.paging.NewestFirst",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "portal.api.schema.ByNoun",
     "EXCEPTION_HANDLER": "portal.api.errors.handle",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }

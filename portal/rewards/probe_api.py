@@ -17,6 +17,7 @@ from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
 from portal.errors import Invalid
 from portal.rewards import probes
 from portal.rewards.probe_models import Probe
+from portal.rewards.shapes import AnObject
 
 
 class ProbeOut(serializers.ModelSerializer):
@@ -25,7 +26,7 @@ class ProbeOut(serializers.ModelSerializer):
     dataset = serializers.CharField(source="dataset.public_id")
     base_model = serializers.SerializerMethodField()
     rows = serializers.IntegerField()
-    result = serializers.JSONField(
+    result = AnObject(
         allow_null=True,
         help_text="pass_rate, reward, zero_signal (share of groups without signal at the job's group size, and how many of them all "
         "right and all wrong), group_sizes, lengths, prompts, tokens and seconds per step and for the job; intervals are of 95 %.",

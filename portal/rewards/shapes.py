@@ -21,6 +21,11 @@ class AnObject(serializers.JSONField):
     """Any object: a JSON field that says "anything or null" would have null be valid twice."""
 
 
+@extend_schema_field({"type": "array", "items": {}})
+class AList(serializers.JSONField):
+    """Any list, for the same reason."""
+
+
 class GraderIn(shapes.Closed):
     grader = serializers.JSONField(help_text='For example {"type": "numeric", "reference": "{{item.answer}}"}.')
 
@@ -90,7 +95,7 @@ class RunOut(serializers.ModelSerializer):
 class CaseOut(serializers.Serializer):
     number = serializers.IntegerField()
     case = serializers.JSONField(help_text="text and item; of a dataset row its number, of the corpus its kind and whether it is right.")
-    outcomes = serializers.JSONField(
+    outcomes = AList(
         allow_null=True, help_text="One for each time that it was graded: reward, components, error {kind, message, line}, seconds."
     )
 

@@ -35,8 +35,14 @@ def answered(request: httpx.Request) -> httpx.Response:
     kind = request.headers.get("Content-Type", "")
     headers = {name: value for name, value in request.headers.items() if name not in ("content-type", "content-length", "host")}
     answer = Client().generic(request.method, request.url.raw_path.decode(), request.read(), content_type=kind, headers=headers)
-    body = b"".join(answer) if answer.streaming else answer.content
-    return httpx.Response(answer.status_code, headers=dict(answer.items()), content=body)
+    return httpx.Response(answer.status_code, headers=dict(answer.items()), content=_body(answer))
+
+
+def _body(answer: Any) -> bytes:
+    """Nothing of a stream of events, which may never end."""
+    if not answer.streaming:
+        return answer.content
+    return b"" if answer.is_async else b"".join(answer)
 
 
 class Marl:
