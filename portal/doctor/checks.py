@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.core.cache import cache
 from django.core.mail import get_connection
@@ -21,6 +22,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from portal import gateway, pulse
+from portal.accounts.factors import unopened
 from portal.doctor.findings import Finding, bad, ok, warn
 
 CLOCK_SECONDS = 5.0
@@ -282,7 +284,25 @@ def _is_near(host: str) -> bool:
     return all(ipaddress.ip_address(address.partition("%")[0]).is_private for address in addresses)
 
 
-CHECKS: tuple[Callable[[World], Iterator[Finding]], ...] = (versions, database, broker, processes, engine, storage, mail, stripe, web)
+def factors(world: World) -> Iterator[Finding]:
+    """Whether people's second factors can be opened, today and without the earlier keys."""
+    try:
+        earlier, lost = unopened(Authenticator.objects.all())
+    except DatabaseError:  # the database's check has said it
+        return
+    if lost:
+        mend = "put the key that they were sealed under into MARLAAS_SECRET_KEY_FALLBACKS"
+        yield bad("factors", "factors_shut", f"{lost} second factors open under no key that is here", mend)
+    if earlier:
+        mend = "run python manage.py reseal_factors before that key is taken out"
+        yield warn("factors", "factors_under_earlier_key", f"{earlier} second factors are sealed under an earlier key", mend)
+    if not lost and not earlier:
+        yield ok("factors", "every second factor opens under the key of today")
+
+
+CHECKS: tuple[Callable[[World], Iterator[Finding]], ...] = (
+    *(versions, database, broker, processes, engine, storage, mail, stripe, web, factors),
+)
 
 
 def examine(world: World) -> list[Finding]:

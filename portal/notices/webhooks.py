@@ -70,4 +70,4 @@ def signature(secret: str, identity: str, stamp: str, body: bytes) -> str:
 
 
 def _sealer() -> Sealer:
-    return Sealer(bearer=settings.ENGINE_SECRET)
+    return Sealer(bearer=settings.ENGINE_SECRET, earlier=tuple(settings.ENGINE_SECRET_FALLBACKS))

@@ -9,7 +9,8 @@ import pytest
 from rest_framework.response import Response
 
 from portal.api.idempotency import Replayed, claim
-from tests.portal.world import World
+from portal.notices.models import Notice
+from tests.portal.world import NOW, World
 
 
 def replace_key(settings: Any) -> None:
@@ -40,3 +41,13 @@ def test_a_rewards_secret_is_still_its_own_after_the_engines_was_replaced(world:
     problems: list[tuple[str, str]] = []
     assert secrets.sealed(tenant, kept, problems) == kept
     assert problems == []
+
+
+def test_webhooks_are_still_signed_after_the_engines_was_replaced(world: World, settings: Any) -> None:
+    from portal.notices import webhooks
+
+    webhook, secret = webhooks.create_webhook(world.sums, world.alice, "https://hooks.example.org/")
+    notice = Notice(job=world.job(), kind="job.ended", at=NOW)
+    settings.ENGINE_SECRET_FALLBACKS, settings.ENGINE_SECRET = (settings.ENGINE_SECRET,), "another"
+    signed = webhooks.headers(webhook, notice, b"{}", NOW)["webhook-signature"]
+    assert signed == webhooks.signature(secret, notice.public_id, str(int(NOW.timestamp())), b"{}")
