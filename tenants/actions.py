@@ -56,6 +56,13 @@ def create_token(
     return token, text
 
 
+def check_may_rotate(tenant: Tenant, user: User, token: ApiToken) -> None:
+    """Raises ``Forbidden`` for all but its person, and for that one as a viewer."""
+    require(tenant, user, Role.MEMBER)
+    if token.user_id != user.pk:
+        raise Forbidden("A token acts for the person who made it, so only that person rotates it. Admins may revoke it.")
+
+
 def rotate_token(
     tenant: Tenant, user: User, token: ApiToken, now: datetime, *, overlap: timedelta = tokens.DEFAULT_OVERLAP
 ) -> tuple[ApiToken, str]:
@@ -63,9 +70,7 @@ def rotate_token(
 
     Members rotate their own: a token acts for its person, so nobody else gets to hold the new one. Raises ``Forbidden``, ``Refused``.
     """
-    require(tenant, user, Role.MEMBER)
-    if token.user_id != user.pk:
-        raise Forbidden("A token acts for the person who made it, so only that person rotates it. Admins may revoke it.")
+    check_may_rotate(tenant, user, token)
     if not timedelta(0) <= overlap <= tokens.LONGEST_OVERLAP:
         raise Refused("overlap_hours", f"the overlap is 0 hours to {tokens.LONGEST_OVERLAP.days} days")
     life = min(token.expires_at - token.created_at, tokens.LONGEST_LIFE)

@@ -138,6 +138,7 @@ class AuditOut(serializers.ModelSerializer):
 
 class Organisation(OncePerKey, GenericAPIView):
     noun = "organisation"
+    roles: ClassVar = {"PATCH": Role.ADMIN, "DELETE": Role.OWNER}
     serializer_class = OrganisationOut
 
     @documented(OrganisationOut, REFUSED)
@@ -172,6 +173,7 @@ class Export(GenericAPIView):
 @extend_schema_view(list=documented(MemberOut(many=True), REFUSED), retrieve=documented(MemberOut, MISSING))
 class Members(TenantViews):
     noun, relation = "organisation", "memberships"
+    roles: ClassVar = {"PATCH": Role.ADMIN}
     serializer_class = MemberOut
     queryset = Membership.objects.none()
 
@@ -207,6 +209,7 @@ class Members(TenantViews):
 @extend_schema_view(list=documented(InvitationOut(many=True), REFUSED), retrieve=documented(InvitationOut, MISSING))
 class Invitations(TenantViews):
     noun, relation = "organisation", "invitations"
+    roles: ClassVar = {"POST": Role.ADMIN}
     serializer_class = InvitationOut
     queryset = Invitation.objects.none()
 
@@ -251,6 +254,7 @@ class Tokens(TenantViews):
     def rotate(self, request: Request, token_id: str) -> Response:
         """A new token in the place of this one, which goes on for the overlap."""
         old = self.get_object()
+        actions.check_may_rotate(tenant_of(request), request.user, old)
         if beyond := sorted(set(old.scopes) - granted(request)):
             raise Forbidden(f"You cannot give what you do not have: {', '.join(beyond)}.")
         overlap = timedelta(hours=shapes.valid(RotationIn, request)["overlap_hours"])

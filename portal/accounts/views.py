@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from portal.accounts import deletion, presence
 from portal.accounts.forms import DeleteForm, InviteForm, NewForm, OrganisationForm, refused
 from portal.accounts.respond import export_response
-from portal.pages.access import person_page, tenant_page
+from portal.pages.access import changed_by, person_page, tenant_page
 from portal.pages.templatetags.ui import mail_is_filed
 from tenants import members as membership
 from tenants.access import Refused, has_second_factor, rank, require
@@ -29,6 +29,7 @@ _shown_or_sent = require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @_shown_or_sent
 @tenant_page
+@changed_by(Role.ADMIN)
 def organisation(request: HttpRequest) -> HttpResponse:
     form = OrganisationForm(request.tenant, request.role, request.POST or None)
     if form.is_valid():
@@ -84,6 +85,7 @@ def leave(request: HttpRequest) -> HttpResponse:
 @never_cache
 @_shown_or_sent
 @tenant_page
+@changed_by(Role.OWNER)
 def delete(request: HttpRequest) -> HttpResponse:
     form = DeleteForm(request.POST or None)
     if form.is_valid():
@@ -104,6 +106,7 @@ def delete(request: HttpRequest) -> HttpResponse:
 @never_cache
 @_shown_or_sent
 @tenant_page
+@changed_by(Role.ADMIN)
 def members(request: HttpRequest) -> HttpResponse:
     roles = [role for role in Role.values if rank(role) <= rank(request.role)]
     form = InviteForm(roles, request.POST or None)

@@ -9,7 +9,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import authentication, exceptions, permissions
 
 from tenants import origin, tokens, walls_rows
-from tenants.access import closed
+from tenants.access import closed, require
 from tenants.addresses import client_address
 from tenants.models import Role
 
@@ -44,7 +44,8 @@ class SessionAuthentication(authentication.SessionAuthentication):
 
 class HasScope(permissions.BasePermission):
     """The view's ``noun`` and the method make the scope: ``jobs:read``, ``jobs:write``. A view without a noun needs a login only; one that
-    ``reads_only`` changes nothing but what the caller sees, whatever the method.
+    ``reads_only`` changes nothing but what the caller sees, whatever the method. ``roles``, by method, are asked for here already, before
+    the body is read, where more than a member's is needed.
     """
 
     message = "This token or role does not allow it."
@@ -60,7 +61,11 @@ class HasScope(permissions.BasePermission):
         reads = request.method in _SAFE or getattr(view, "reads_only", False)
         scope = f"{noun}:{'read' if reads else 'write'}"
         self.message = f"This needs the scope {scope}."
-        return scope in granted(request)
+        if scope not in granted(request):
+            return False
+        if role := getattr(view, "roles", {}).get(request.method):
+            require(tenant_of(request), request.user, role)
+        return True
 
 
 def tenant_of(request: Any) -> Any:

@@ -19,7 +19,7 @@ from portal.billing.budget_form import MoneyField
 from portal.billing.forecast import forecast
 from portal.billing.models import Plan
 from portal.errors import Invalid
-from portal.pages.access import tenant_page
+from portal.pages.access import changed_by, tenant_page
 from tenants.access import role_in
 from tenants.models import Role
 
@@ -58,6 +58,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def credit(request: HttpRequest) -> HttpResponse:
     form = CreditForm(request.POST)
     if not form.is_valid():
@@ -74,6 +75,7 @@ def credit(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def plan(request: HttpRequest) -> HttpResponse:
     key = request.POST.get("plan", "")
     return _sent(request, lambda: subscriptions.choose(stripe_client.connect(), *_who(request), key, _here(request), timezone.now()))
@@ -81,12 +83,14 @@ def plan(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def portal(request: HttpRequest) -> HttpResponse:
     return _sent(request, lambda: subscriptions.portal(stripe_client.connect(), *_who(request), _here(request), timezone.now()))
 
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def spending(request: HttpRequest) -> HttpResponse:
     form = LimitsForm(request.POST)
     if form.is_valid():

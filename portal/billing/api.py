@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.urls import reverse
@@ -25,6 +25,7 @@ from portal.billing.forecast import forecast
 from portal.billing.models import Entry, Invoice, Plan
 from portal.billing.money import MOST
 from portal.errors import Invalid
+from tenants.models import Role
 
 _BY = ("day", "source", "model", "kind")
 _MONTH = OpenApiParameter("month", str, description="As in 2026-11 (UTC); this month unless given.")
@@ -169,6 +170,7 @@ class _Opening(OncePerKey, GenericAPIView):
     """A page of Stripe's is opened: for owners and admins, with the scope billing:write."""
 
     noun = "billing"
+    roles: ClassVar = {"POST": Role.ADMIN}
 
     def opened(self, request: Request, open_page: Callable[..., str], *terms: Any) -> Response:
         back = request.build_absolute_uri(reverse("billing:account"))
@@ -199,6 +201,7 @@ class CustomerPortal(_Opening):
 
 class Limits(GenericAPIView):
     noun = "billing"
+    roles: ClassVar = {"PATCH": Role.ADMIN}
 
     @documented(LimitsOut, REFUSED, request=LimitsIn)
     def patch(self, request: Request) -> Response:

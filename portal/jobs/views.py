@@ -29,6 +29,7 @@ from portal.jobs.live import MAX_EVENTS, events_after
 from portal.jobs.models import Job, State
 from portal.pages.access import maker_page, tenant_page, wants_json
 from portal.query import whole
+from tenants.access import require
 from tenants.models import Role, Tenant
 
 JOBS_PER_PAGE = 25
@@ -63,6 +64,8 @@ def index(request: HttpRequest) -> HttpResponse:
 @tenant_page
 def bulk(request: HttpRequest) -> HttpResponse:
     """Stop, archive, unarchive or compare what is marked; each is done or says why not, and none stands in another's way."""
+    if request.POST.get("do") != "compare":  # which changes nothing
+        require(request.tenant, request.user, Role.MEMBER)
     act, done = _BULK.get(request.POST.get("do", ""), (None, ""))
     jobs = list(request.tenant.jobs.filter(public_id__in=request.POST.getlist("job")[:JOBS_PER_PAGE]))
     if jobs and request.POST.get("do") == "compare":

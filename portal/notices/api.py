@@ -126,6 +126,7 @@ class Read(OncePerKey, GenericAPIView):
 @extend_schema_view(list=documented(WebhookOut(many=True), REFUSED), retrieve=documented(WebhookOut, MISSING))
 class Webhooks(TenantViews):
     noun, relation = "organisation", "webhooks"
+    roles: ClassVar = {"POST": Role.ADMIN}
     serializer_class = WebhookOut
     queryset = Webhook.objects.none()
 

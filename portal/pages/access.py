@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
-from tenants.access import Closed, Forbidden, closed
+from tenants.access import Closed, Forbidden, closed, require
 from tenants.models import Role
 
 
@@ -30,6 +30,21 @@ def tenant_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse
     return _signed_in(login_required(open_to_members))
 
 
+def changed_by(role: str) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
+    """Under one of the page decorators: whoever posts needs this role, and is asked for it before anything that was sent is read."""
+
+    def ask_first(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        @wraps(view)
+        def asked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if request.method == "POST":
+                require(request.tenant, request.user, role)
+            return view(request, *args, **kwargs)
+
+        return asked
+
+    return ask_first
+
+
 def maker_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """``tenant_page`` for what only makes something: viewers are told so instead of being shown a form that would be refused."""
 
@@ -39,7 +54,7 @@ def maker_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
             return render(request, "pages/only_looking.html")
         return view(request, *args, **kwargs)
 
-    return tenant_page(open_to_makers)
+    return tenant_page(changed_by(Role.MEMBER)(open_to_makers))
 
 
 def person_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

@@ -23,7 +23,7 @@ from portal.gateway import EngineDown, EngineRefused
 from portal.jobs import catalog, engines, evaluation
 from portal.jobs.models import Job
 from portal.openai.graders import grade as graded
-from portal.pages.access import tenant_page
+from portal.pages.access import changed_by, tenant_page
 from tenants.models import Role
 
 MAX_CHOICES = 100
@@ -79,6 +79,7 @@ def row(request: HttpRequest, public_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def grade(request: HttpRequest, public_id: str) -> HttpResponse:
     """What the job's reward gives for an answer: {"text", "item"} → {"reward", "components", "error"}."""
     found = get_object_or_404(request.tenant.jobs, public_id=public_id)

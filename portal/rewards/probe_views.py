@@ -15,11 +15,12 @@ from portal import gateway
 from portal.billing import costs
 from portal.errors import Invalid
 from portal.jobs import catalog
-from portal.pages.access import tenant_page
+from portal.pages.access import changed_by, tenant_page
 from portal.rewards import probes
 from portal.rewards.models import Reward
 from portal.rewards.probe_form import ProbeForm, starting_values, values_of
 from portal.rewards.probe_models import Probe
+from tenants.models import Role
 
 NO_ENGINE = "The engine does not answer just now, so nothing can be tried. Try again in a minute."
 
@@ -27,6 +28,7 @@ NO_ENGINE = "The engine does not answer just now, so nothing can be tried. Try a
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
+@changed_by(Role.MEMBER)
 def probe(request: HttpRequest, public_id: str) -> HttpResponse:
     """The form, and the newest probe of this reward. With ``HX-Request`` only that part of the page."""
     reward = get_object_or_404(request.tenant.rewards, public_id=public_id)

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.pages.access import maker_page, tenant_page
 from portal.tokens.forms import RotationForm, TokenForm
 from tenants.access import Refused
-from tenants.actions import create_token, revoke_token, rotate_token
+from tenants.actions import check_may_rotate, create_token, revoke_token, rotate_token
 
 
 @require_safe
@@ -41,6 +41,8 @@ def new(request: HttpRequest) -> HttpResponse:
 def rotate(request: HttpRequest, token_id: str) -> HttpResponse:
     """A new secret in the place of the old one; shown in this one answer only."""
     old = get_object_or_404(request.tenant.api_tokens, token_id=token_id)
+    if request.method == "POST":
+        check_may_rotate(request.tenant, request.user, old)
     form = RotationForm(request.POST or None)
     if form.is_valid():
         overlap = timedelta(hours=form.cleaned_data["hours"])
