@@ -36,6 +36,7 @@ ACTIONS = {
     "dataset.created": "stored the dataset",
     "dataset.deleted": "deleted the dataset",
     "reward.created": "created the reward",
+    "reward.deleted": "deleted the reward",
     "job.created": "started the job",
     "job.cancel": "cancelled the job",
     "job.pause": "paused the job",

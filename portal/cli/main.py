@@ -117,13 +117,7 @@ def delete_dataset(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Without asking.")] = False,
 ) -> None:
     """For good; one that a job was made of stays."""
-    if not yes:
-        typer.confirm(f"Delete {dataset} with all its rows?", abort=True)
-    ctx.obj.client.delete(f"/datasets/{dataset}/")
-    if ctx.obj.json:
-        return ctx.obj.show({"id": dataset, "deleted": True})
-    typer.echo(f"{dataset} is deleted.")
-    return None
+    _delete(ctx, "datasets", dataset, "with all its rows", yes)
 
 
 @rewards.command("list")
@@ -140,6 +134,26 @@ def create_reward(
     """Store the grader in a JSON file."""
     made = ctx.obj.client.post("/rewards/", json={"name": name, "grader": _json_file(grader)})
     ctx.obj.show(made, _pairs({"id": made["id"], "name": made["name"]}))
+
+
+@rewards.command("delete")
+def delete_reward(
+    ctx: typer.Context,
+    reward: Annotated[str, typer.Argument()],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without asking.")] = False,
+) -> None:
+    """One that a job is learning from stays; jobs that have ended keep their copy."""
+    _delete(ctx, "rewards", reward, "with its trials and probes", yes)
+
+
+def _delete(ctx: typer.Context, noun: str, identity: str, along: str, yes: bool) -> None:
+    if not yes:
+        typer.confirm(f"Delete {identity} {along}?", abort=True)
+    ctx.obj.client.delete(f"/{noun}/{identity}/")
+    if ctx.obj.json:
+        ctx.obj.show({"id": identity, "deleted": True})
+    else:
+        typer.echo(f"{identity} is deleted.")
 
 
 @rewards.command("test")

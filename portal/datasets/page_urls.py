@@ -17,6 +17,7 @@ urlpatterns = [
     path("uploads/<str:upload_id>/report.csv", upload_views.report, {"kind": "csv"}, name="upload-report-csv"),
     path("<str:public_id>/", views.detail, name="detail"),
     path("<str:public_id>/lengths/", views.lengths, name="lengths"),
+    path("<str:public_id>/delete/", views.delete, name="delete"),
     path("<str:public_id>/report.json", views.report, {"kind": "json"}, name="report-json"),
     path("<str:public_id>/report.csv", views.report, {"kind": "csv"}, name="report-csv"),
 ]

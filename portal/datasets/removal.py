@@ -29,14 +29,19 @@ def delete_dataset(tenant: Tenant, user: User, dataset: Dataset, now: datetime) 
     require(tenant, user, Role.MEMBER)
     with transaction.atomic():
         tenant.datasets.select_for_update().get(pk=dataset.pk)  # a job that is just being made of it comes before or after
-        if jobs := dataset.jobs.count():
-            raise Conflict([("dataset", f"{_jobs(jobs)} made of it, and what a job learned from stays")])
-        if dataset.probes.filter(state__in=OPEN_PROBES).exists():
-            raise Conflict([("dataset", "a probe is running on it; stop that first")])
+        if reason := in_use(dataset):
+            raise Conflict([("dataset", reason)])
         audit.record(tenant, user, "dataset.deleted", dataset, rows=dataset.rows)
         refs = blobs_of(dataset)
         dataset.delete()
         transaction.on_commit(lambda: remove_blobs(refs, now), robust=True)
+
+
+def in_use(dataset: Dataset) -> str:
+    """Why it cannot go now, or ""."""
+    if jobs := dataset.jobs.count():
+        return f"{_jobs(jobs)} made of it, and what a job learned from stays"
+    return "a probe is running on it; stop that first" if dataset.probes.filter(state__in=OPEN_PROBES).exists() else ""
 
 
 def blobs_of(dataset: Dataset) -> list[BlobRef]:

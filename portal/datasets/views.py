@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from portal.datasets import measure, reports
+from portal.datasets import measure, removal, reports
 from portal.datasets.models import Dataset
 from portal.datasets.preview import MAX_NEEDLE, page
+from portal.errors import Invalid
 from portal.jobs import catalog
+from portal.names import check_typed
 from portal.numbers import MOST
-from portal.pages.access import tenant_page
+from portal.pages.access import changed_by, tenant_page
 from portal.query import whole
-from tenants.access import require
 from tenants.models import Role
 
 DATASETS_PER_PAGE = 50
@@ -48,6 +50,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "rows": page(dataset, split, start=start, needle=needle),
         "versions": request.tenant.datasets.filter(series=dataset.series) if dataset.series else [],
         "jobs": dataset.jobs.all()[:10],
+        "stays": removal.in_use(dataset),
         "models": models,
         "lengths": _lengths(dataset, request.GET.get("model", ""), models),
     }
@@ -56,10 +59,10 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def lengths(request: HttpRequest, public_id: str) -> HttpResponse:
     """Measure the prompts for another of the engine's models."""
     dataset = _dataset(request, public_id)
-    require(request.tenant, request.user, Role.MEMBER)
     model = request.POST.get("model", "")
     if model not in {info.name for info in catalog.known_models(timezone.now())}:
         raise Http404
@@ -67,6 +70,21 @@ def lengths(request: HttpRequest, public_id: str) -> HttpResponse:
     response = redirect("datasets:detail", dataset.public_id)
     response["Location"] += f"?model={model}#lengths"
     return response
+
+
+@require_POST
+@tenant_page
+@changed_by(Role.MEMBER)
+def delete(request: HttpRequest, public_id: str) -> HttpResponse:
+    dataset = _dataset(request, public_id)
+    try:
+        check_typed(request.POST.get("typed", ""), dataset.name)
+        removal.delete_dataset(request.tenant, request.user, dataset, timezone.now())
+    except Invalid as refusal:
+        messages.error(request, f"{dataset.name} stays: {'; '.join(text for _, text in refusal.problems)}.")
+        return redirect("datasets:detail", dataset.public_id)
+    messages.success(request, f"{dataset.name} is deleted.")
+    return redirect("datasets:list")
 
 
 @require_safe

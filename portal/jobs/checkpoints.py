@@ -12,6 +12,7 @@ from portal import gateway
 from portal.errors import Conflict, Invalid
 from portal.jobs import engines, evaluation, series
 from portal.jobs.models import Checkpoint, Job
+from portal.names import check_typed
 from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
@@ -83,7 +84,7 @@ def delete(tenant: Tenant, user: User, job: Job, version: int, typed: str) -> No
     """
     require(tenant, user, Role.MEMBER)
     _there(job, version)
-    _typed(typed, f"v{version}")
+    check_typed(typed, f"v{version}")
     if version in _kept(job):
         raise Conflict([("version", f"version {version} is kept; let go of it first")])
     _ask(lambda: engines.of(job).delete_version(job.public_id, version), "version")
@@ -93,7 +94,7 @@ def delete(tenant: Tenant, user: User, job: Job, version: int, typed: str) -> No
 def delete_all(tenant: Tenant, user: User, job: Job, typed: str) -> None:
     """All versions, completions and evaluated rows of an ended job; its history stays. Kept versions stand against it."""
     require(tenant, user, Role.MEMBER)
-    _typed(typed, job.name)
+    check_typed(typed, job.name)
     if kept := sorted(_kept(job)):
         raise Conflict([("version", f"version {kept[0]} is kept; let go of it first")])
     _ask(lambda: engines.of(job).delete(job.public_id), "job")
@@ -110,11 +111,6 @@ def _ask(call: Any, field: str) -> None:
 def _there(job: Job, version: int) -> None:
     if not 1 <= version <= job.version:
         raise Invalid([("version", f"{job.name} has versions 1 to {job.version}" if job.version else f"{job.name} has no version yet")])
-
-
-def _typed(typed: str, wanted: str) -> None:
-    if typed.strip() != wanted:
-        raise Invalid([("confirm", f"type {wanted} to delete it for good")])
 
 
 def _kept(job: Job) -> set[int]:

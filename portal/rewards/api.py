@@ -18,7 +18,7 @@ from portal.api.auth import tenant_of
 from portal.api.numbers import decimal, parameter, whole
 from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
 from portal.errors import Invalid
-from portal.rewards import lab
+from portal.rewards import lab, removal
 from portal.rewards.actions import checked_grader, create_reward
 from portal.rewards.models import LabRun, Reward
 from portal.rewards.shapes import CasesOut, GraderIn, RunOut, ValidOut
@@ -43,10 +43,17 @@ class Rewards(TenantViews):
 
     @documented(shapes.RewardOut, REFUSED, 201, request=shapes.RewardIn)
     def create(self, request: Request) -> Response:
+        """Store one. It never changes: a job keeps what it was started with."""
         form = shapes.RewardIn(data=request.data)
         form.is_valid(raise_exception=True)
         reward = create_reward(tenant_of(request), request.user, form.validated_data["name"], form.validated_data["grader"])
         return Response(shapes.RewardOut(reward).data, status=status.HTTP_201_CREATED)
+
+    @documented(None, CHANGED, 204)
+    def destroy(self, request: Request, public_id: str) -> Response:
+        """Delete it, with its trials and probes. One that a job is learning from stays; jobs that have ended keep their copy of it."""
+        removal.delete_reward(tenant_of(request), request.user, self.get_object(), timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     @documented(ValidOut, REFUSED, request=GraderIn)
     @action(detail=False, methods=["post"])

@@ -21,6 +21,13 @@ run_id = partial(new_id, "lr")
 SILENT_FOR = timedelta(seconds=20)
 
 
+class Standing(models.Manager):
+    """Rewards that are there. A job's own way to its reward also finds the one that was deleted since."""
+
+    def get_queryset(self) -> models.QuerySet:
+        return super().get_queryset().filter(deleted_at=None)
+
+
 class Reward(models.Model):
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="rewards")
     public_id = models.CharField(max_length=32, unique=True, default=reward_id, editable=False)
@@ -28,6 +35,9 @@ class Reward(models.Model):
     grader = models.JSONField()
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
+    deleted_at = models.DateTimeField(null=True, blank=True, help_text="From then on it is a name in the histories of jobs.")
+
+    objects = Standing()
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["tenant", "id"], name="reward_tenant_id"),)

@@ -17,5 +17,6 @@ urlpatterns = [
     path("probes/<str:probe_id>/", probe_views.state, name="probe_state"),
     path("probes/<str:probe_id>/cancel/", probe_views.cancel, name="probe_cancel"),
     path("<str:public_id>/lab/", lab_views.stored, name="lab"),
+    path("<str:public_id>/delete/", views.delete, name="delete"),
     path("<str:public_id>/copy/", lab_views.copy, name="copy"),
 ]

@@ -69,6 +69,7 @@ class Probes(TenantViews):
 
     @documented(ProbeOut, _NO_ENGINE, 202, request={"application/json": probe_request_schema()}, parameters=[_KEY])
     def create(self, request: Request) -> Response:
+        """See what the base model makes of a dataset's rows under a reward, and what a job would cost."""
         tenant, raw = tenant_of(request), request.data
         wanted = raw.get("reward") if isinstance(raw, dict) else None
         found = tenant.rewards.filter(public_id=wanted).first() if isinstance(wanted, str) and "\0" not in wanted else None

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import secrets
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_safe
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
 
 from portal.errors import Invalid
-from portal.pages.access import maker_page, tenant_page
-from portal.rewards import lab_views, sheets
+from portal.names import check_typed
+from portal.pages.access import changed_by, maker_page, tenant_page
+from portal.rewards import lab_views, removal, sheets
 from portal.rewards.actions import create_reward
 from portal.rewards.examples import items_of, rules
 from portal.rewards.forms import RewardForm
 from portal.rewards.kinds import BY_TYPE, KINDS, facts
 from portal.rewards.models import Reward
+from tenants.models import Role
 
 REWARDS_PER_PAGE = 50
 
@@ -45,8 +49,29 @@ def new(request: HttpRequest) -> HttpResponse:
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     reward = get_object_or_404(request.tenant.rewards.select_related("created_by"), public_id=public_id)
     kind = BY_TYPE[reward.kind]
-    context = {"reward": reward, "kind": kind, "facts": facts(reward.grader), "jobs": reward.jobs.all()[:10]}
+    context = {
+        "reward": reward,
+        "kind": kind,
+        "facts": facts(reward.grader),
+        "jobs": reward.jobs.all()[:10],
+        "stays": removal.in_use(reward),
+    }
     return render(request, "rewards/detail.html", context)
+
+
+@require_POST
+@tenant_page
+@changed_by(Role.MEMBER)
+def delete(request: HttpRequest, public_id: str) -> HttpResponse:
+    reward = get_object_or_404(request.tenant.rewards, public_id=public_id)
+    try:
+        check_typed(request.POST.get("typed", ""), reward.name)
+        removal.delete_reward(request.tenant, request.user, reward, timezone.now())
+    except Invalid as refusal:
+        messages.error(request, f"{reward.name} stays: {'; '.join(text for _, text in refusal.problems)}.")
+        return redirect("rewards:detail", reward.public_id)
+    messages.success(request, f"{reward.name} is deleted.")
+    return redirect("rewards:list")
 
 
 def _create(request: HttpRequest, form: RewardForm) -> Reward | None:

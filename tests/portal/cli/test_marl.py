@@ -30,19 +30,18 @@ from tests.portal.world import NOW, World, additions
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def answered(request: httpx.Request) -> httpx.Response:
-    """By Django, in this process and transaction."""
+def answered(request: httpx.Request, *, to_the_end: bool = True) -> httpx.Response:
+    """By Django, in this process and transaction. Unless ``to_the_end``, nothing is read of a stream of events: it may have none."""
     kind = request.headers.get("Content-Type", "")
     headers = {name: value for name, value in request.headers.items() if name not in ("content-type", "content-length", "host")}
     answer = Client().generic(request.method, request.url.raw_path.decode(), request.read(), content_type=kind, headers=headers)
-    return httpx.Response(answer.status_code, headers=dict(answer.items()), content=_body(answer))
+    return httpx.Response(answer.status_code, headers=dict(answer.items()), content=_body(answer, to_the_end))
 
 
-def _body(answer: Any) -> bytes:
-    """Nothing of a stream of events, which may never end."""
+def _body(answer: Any, to_the_end: bool) -> bytes:
     if not answer.streaming:
         return answer.content
-    return b"" if answer.is_async else b"".join(answer)
+    return b"".join(answer) if to_the_end or not answer.is_async else b""
 
 
 class Marl:
@@ -96,6 +95,13 @@ def test_a_whole_job_from_a_terminal(world: World, marl: Marl, tmp_path: Path) -
     assert [found["id"] for found in marl.json("jobs", "list")] == [job["id"]]
     assert "cancel is on its way" in marl("jobs", "cancel", job["id"]).stdout
     assert Job.objects.get().commands.get().kind == "cancel"
+
+
+def test_a_reward_is_deleted_when_that_was_confirmed(world: World, marl: Marl) -> None:
+    reward = world.reward().public_id
+    marl("rewards", "delete", reward, input="n\n", code=1)
+    assert marl.json("rewards", "delete", reward, "--yes") == {"id": reward, "deleted": True}
+    assert not world.sums.rewards.exists()
 
 
 def test_a_dataset_is_deleted_when_that_was_confirmed(world: World, marl: Marl) -> None:
