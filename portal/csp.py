@@ -1,4 +1,4 @@
-"""Content-Security-Policy: strict with nonces on our pages, looser under the paths of two third-party interfaces, and the report door."""
+"""Content-Security-Policy: strict with nonces on our pages, looser under the path of a third-party interface, and the report door."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ _DIRECTIVES = {
 STRICT = {"DIRECTIVES": _DIRECTIVES}
 # unfold is built on Alpine, which evaluates expressions and sets inline styles; a nonce beside 'unsafe-inline' would switch that off.
 ADMIN = {**_DIRECTIVES, "script-src": [SELF, "'unsafe-inline'", "'unsafe-eval'"], "style-src": [SELF, "'unsafe-inline'"]}
-API_DOCS = {**_DIRECTIVES, "style-src": [SELF, "'unsafe-inline'"]}
 # Buying credit is a form of ours whose answer leads to Stripe's own pages, and browsers look at where it leads.
 TO_STRIPE = {**_DIRECTIVES, "form-action": [SELF, "https://checkout.stripe.com", "https://billing.stripe.com"]}
-_LOOSER = {"/admin/": ADMIN, "/api/docs/": API_DOCS, "/billing/": TO_STRIPE}
+_LOOSER = {"/admin/": ADMIN, "/billing/": TO_STRIPE}
 
 
 class Middleware(CSPMiddleware):

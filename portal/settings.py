@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from celery.schedules import crontab
+from django.templatetags.static import static
 
 from portal import csp, env, logs
 
@@ -50,7 +51,6 @@ INSTALLED_APPS = [
     "allauth.usersessions",
     "rest_framework",
     "drf_spectacular",
-    "drf_spectacular_sidecar",
     "django_celery_beat",
     "django_cotton",
     "django_structlog",
@@ -204,8 +204,6 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -148,6 +148,7 @@ class Organisation(OncePerKey, GenericAPIView):
 
     @documented(OrganisationOut, REFUSED, request=OrganisationIn)
     def patch(self, request: Request) -> Response:
+        """Another name, or the rule that members need a second factor (for owners)."""
         given = shapes.valid(OrganisationIn, request)
         return Response(OrganisationOut(members.change_tenant(tenant_of(request), request.user, **given)).data)
 

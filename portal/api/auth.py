@@ -55,17 +55,23 @@ class HasScope(permissions.BasePermission):
             return False
         if not getattr(view, "open_when_closed", False) and (reason := closed(tenant_of(request), request.user)):
             raise reason
-        noun = getattr(view, "noun", None)
-        if noun is None or not hasattr(view, request.method.lower()):  # what the view has no answer to is a 405, not a missing scope
+        scope = scope_of(view, request.method)
+        if scope is None or not hasattr(view, request.method.lower()):  # what the view has no answer to is a 405, not a missing scope
             return True
-        reads = request.method in _SAFE or getattr(view, "reads_only", False)
-        scope = f"{noun}:{'read' if reads else 'write'}"
         self.message = f"This needs the scope {scope}."
         if scope not in granted(request):
             return False
         if role := getattr(view, "roles", {}).get(request.method):
             require(tenant_of(request), request.user, role)
         return True
+
+
+def scope_of(view: Any, method: str) -> str | None:
+    """What a call needs; None: a login is enough."""
+    if getattr(view, "noun", None) is None:
+        return None
+    reads = method in _SAFE or getattr(view, "reads_only", False)
+    return f"{view.noun}:{'read' if reads else 'write'}"
 
 
 def tenant_of(request: Any) -> Any:

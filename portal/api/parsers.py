@@ -8,6 +8,8 @@ import msgspec
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
+from portal.escapes import ADVICE, lone_surrogate
+
 MAX_BODY_BYTES = 1024 * 1024
 _decode = msgspec.json.Decoder().decode
 
@@ -28,6 +30,8 @@ class JSONParser(BaseParser):
         try:
             value = _decode(body)
         except msgspec.MsgspecError as error:
+            if (lone := lone_surrogate(body)) is not None:
+                raise ParseError(f"The body is no JSON: half a surrogate pair at byte {lone}; {ADVICE}.") from None
             raise ParseError(f"The body is no JSON: {error}") from None
         except RecursionError:
             raise ParseError("The body is nested too deeply.") from None

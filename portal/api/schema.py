@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from rest_framework.permissions import AllowAny
 
+from portal.api.auth import scope_of
 from portal.api.serializers import Closed
 
 _ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}}
@@ -14,11 +17,27 @@ _WITH_LOGIN = {"401": "No token, or one that opens nothing.", "403": "The scope 
 _WITH_BODY = {"413": "The body is too large.", "415": "Another kind of body is wanted.", "409": "Not possible as things stand."}
 
 
+_USUAL = {"list": "All of them, newest first, by pages.", "retrieve": "One of them."}
+
+
 class ByNoun(AutoSchema):
-    """Operations in groups, one for each noun; and a deletion's body, which DRF's generator leaves out, where a view names one."""
+    """Operations in groups, one for each noun, in the words of their own method, never of a class, with the scope and the role that they
+    need (``x-scope``, ``x-role``); and a deletion's body, which DRF's generator leaves out, where a view names one.
+    """
 
     def get_tags(self) -> list[str]:
         return [self._tokenize_path()[2]]  # after api and v1
+
+    def get_description(self) -> str:
+        name = getattr(self.view, "action", None) or self.method.lower()
+        own = next((vars(kind)[name] for kind in type(self.view).__mro__ if name in vars(kind)), None)
+        return _USUAL.get(name) or inspect.getdoc(own) or ""
+
+    def get_extensions(self) -> dict[str, Any]:
+        if AllowAny in self.view.permission_classes:
+            return {}
+        role = getattr(self.view, "roles", {}).get(self.method)
+        return {"x-scope": scope_of(self.view, self.method) or "", **({"x-role": str(role)} if role else {})}
 
     def _get_request_body(self, direction: Any = "request") -> dict[str, Any] | None:
         asked = self.get_request_serializer() if self.method == "DELETE" else None

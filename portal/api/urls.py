@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
 from portal.accounts import api as accounts
 from portal.api import errors, views
+from portal.api.reference_views import docs
 from portal.billing import api as billing
 from portal.datasets.api import Datasets
 from portal.jobs import api as jobs
@@ -55,6 +56,6 @@ v1 = [
 urlpatterns = [
     path("v1/", include((v1, "api"))),
     path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
-    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
+    path("docs/", docs, name="api-docs"),
     re_path("^", errors.not_found),
 ]

@@ -90,6 +90,7 @@ class Jobs(TenantViews):
         shapes.JobOut, {**REFUSED, 409: shapes.ErrorOut}, 201, request={"application/json": shapes.job_request_schema()}, parameters=[_KEY]
     )
     def create(self, request: Request) -> Response:
+        """Start a job: a dataset, a reward and a base model, and what should differ from the usual."""
         key = request.headers.get("Idempotency-Key")
         job = job_actions.create_job(tenant_of(request), request.user, request.data, timezone.now(), idempotency_key=key)
         return Response(shapes.JobOut(job).data, status=status.HTTP_201_CREATED)
@@ -97,16 +98,19 @@ class Jobs(TenantViews):
     @documented(shapes.JobOut, CHANGED, 202, request=None)
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, public_id: str) -> Response:
+        """End it. What is sampled is thrown away; a training step that has begun still commits."""
         return self._command(request, job_actions.cancel_job)
 
     @documented(shapes.JobOut, CHANGED, 202, request=None)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, public_id: str) -> Response:
+        """Hold it once the running step has committed."""
         return self._command(request, job_actions.pause_job)
 
     @documented(shapes.JobOut, CHANGED, 202, request=None)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, public_id: str) -> Response:
+        """Let a paused job go on."""
         return self._command(request, job_actions.resume_job)
 
     @documented(shapes.JobOut, CHANGED, request=None)
@@ -124,6 +128,7 @@ class Jobs(TenantViews):
     @documented(shapes.EventsOut, MISSING, parameters=[_AFTER, _LIMIT])
     @action(detail=True, methods=["get"], pagination_class=None)
     def events(self, request: Request, public_id: str) -> Response:
+        """What has happened, numbered from 1 without a gap."""
         after = whole(request.query_params, "after", 0)
         rows = events_after(self.get_object(), after, whole(request.query_params, "limit", MAX_EVENTS, least=1, most=MAX_EVENTS))
         return Response({"events": rows, "last": rows[-1]["seq"] if rows else after})

@@ -25,6 +25,7 @@ from portal.datasets.actions import create_dataset, parse_plan
 from portal.datasets.models import Dataset
 from portal.datasets.preview import MAX_NEEDLE, PAGE_ROWS, raw_page
 from portal.jobs import catalog
+from portal.names import file_name
 
 MAX_ROWS = 200
 
@@ -84,13 +85,14 @@ class Datasets(TenantViews):
 
     @documented(DatasetOut, {**REFUSED, 409: shapes.ErrorOut}, 201, request={"multipart/form-data": DatasetIn})
     def create(self, request: Request) -> Response:
+        """Upload one. The whole file is looked at; with anything wrong in it nothing is stored, and each fault is told with its line."""
         form = DatasetIn(data=request.data)
         form.is_valid(raise_exception=True)
         given = form.validated_data
         file = given["file"]
         options = {name: given[name] for name in ("eval_share", "seed", "encoding", "series") if name in given}
         plan = parse_plan({**options, "mapping": _mapping(given.get("mapping")), "model": _model(given.get("model"))}, file.name)
-        name = given.get("name") or Path(file.name).stem
+        name = given.get("name") or Path(file_name(file.name)).stem
         dataset = create_dataset(tenant_of(request), request.user, name, file, eval_file=given.get("eval_file"), plan=plan)
         return Response(DatasetOut(dataset).data, status=status.HTTP_201_CREATED)
 

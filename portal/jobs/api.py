@@ -106,6 +106,7 @@ class Checkpoints(OfJob):
 class OneCheckpoint(OfJob):
     @documented(CheckpointOut, MISSING)
     def get(self, request: Request, public_id: str, version: str) -> Response:
+        """One committed version."""
         return Response(_line(self.job(public_id), int(version)))
 
     @extend_schema(responses={202: None, **ASKED})

@@ -23,6 +23,8 @@ OPEN = (
     "/accounts/confirm-email/none/",
     "/accounts/password/reset/",
     "/prices/",
+    "/api/docs/",
+    "/api/docs/?q=checkpoints",
 )
 OWN = (
     "/",
@@ -69,6 +71,7 @@ OWN = (
     "/settings/audit/",
     "/settings/delete/",
     "/organisations/new/",
+    "/api/docs/?q=billing",
     "/settings/tokens/",
     "/settings/tokens/new/",
     "/accounts/email/",
