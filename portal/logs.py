@@ -34,9 +34,13 @@ def configure(*, json: bool) -> None:
             "version": 1,
             "disable_existing_loggers": False,
             "formatters": {"line": {"()": formatter, "json": json}},
+            "filters": {"brief": {"()": lambda: _brief}},
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
             "root": {"handlers": ["stderr"], "level": "INFO"},
-            "loggers": {name: {"level": "WARNING"} for name in ("httpx", "httpcore", "daphne", "django_structlog", "asyncio")},
+            "loggers": {
+                **{name: {"level": "WARNING"} for name in ("httpx", "httpcore", "daphne", "django_structlog", "asyncio")},
+                "django.request": {"filters": ["brief"]},
+            },
         }
     )
     structlog.configure(
@@ -44,6 +48,13 @@ def configure(*, json: bool) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def _brief(record: logging.LogRecord) -> bool:
+    """A refusal is no fault: its line says who was refused what, and where in our code that was is nobody's question."""
+    if getattr(record, "status_code", 0) == 403:
+        record.exc_info = None
+    return True
 
 
 def formatter(*, json: bool) -> logging.Formatter:

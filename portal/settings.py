@@ -234,7 +234,12 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = not ENV.production
 WHITENOISE_AUTOREFRESH = ENV.debug
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
-UNFOLD = {"SITE_TITLE": "MARLaaS records", "SITE_HEADER": "MARLaaS", "SITE_URL": "/"}
+UNFOLD = {
+    "SITE_TITLE": "MARLaaS records",
+    "SITE_HEADER": "MARLaaS",
+    "SITE_URL": "/",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("img/mark.svg")}],
+}
 
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.email_from
 if ENV.email_url:

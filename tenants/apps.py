@@ -7,7 +7,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 
 class TenantsConfig(AppConfig):
     name = "tenants"
-    verbose_name = "Accounts"
+    verbose_name = "People and organisations"
 
     def ready(self) -> None:
         from tenants import signals, walls, walls_rows

@@ -179,6 +179,7 @@ class AuditEntry(models.Model):
     class Meta:
         constraints = (models.UniqueConstraint(fields=["tenant", "id"], name="auditentry_tenant_id"),)
         indexes = (models.Index(fields=["tenant", "-id"], name="auditentry_newest"),)
+        verbose_name_plural = "audit entries"
         ordering = ("-id",)
 
     def __str__(self) -> str:

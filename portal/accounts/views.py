@@ -20,6 +20,7 @@ from portal.pages.templatetags.ui import mail_is_filed
 from tenants import members as membership
 from tenants.access import Refused, has_second_factor, rank, require
 from tenants.actions import create_tenant
+from tenants.forms import INVITED
 from tenants.middleware import choose
 from tenants.models import Invitation, Membership, Role
 
@@ -183,6 +184,8 @@ def join(request: HttpRequest, invitation_id: str, secret: str) -> HttpResponse:
     if invited is None:
         return render(request, "accounts/join_gone.html", status=404)
     fits = request.user.is_authenticated and membership.owns_address(request.user, invited.email)
+    if not request.user.is_authenticated:
+        request.session[INVITED] = invited.email
     if request.method == "POST" and fits:
         try:
             choose(request, membership.accept(invited, request.user, timezone.now()).tenant)

@@ -240,6 +240,7 @@ class Entry(AppendOnlyModel):
     )
 
     class Meta:
+        verbose_name_plural = "entries"
         constraints = (
             models.UniqueConstraint(
                 fields=["tenant", "source_type", "source", "step", "attempt", "kind"], condition=Q(reverses=None), name="entry_once"

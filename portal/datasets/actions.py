@@ -18,7 +18,7 @@ from portal.datasets.text import ENCODINGS
 from portal.datasets.tokenizer_files import NoTokenizer, ruler
 from portal.datasets.validate import Checked, Options, Progress
 from portal.errors import Conflict, Invalid
-from portal.names import clean_name
+from portal.names import clean_name, file_name
 from tenants import audit
 from tenants.access import require
 from tenants.models import Role, Tenant, User
@@ -73,7 +73,7 @@ def parse_plan(raw: dict[str, Any], filename: str) -> Plan:
     if problems:
         raise Invalid(problems)
     more = {name: str(raw.get(name) or "") for name in ("model", "series")}
-    return Plan(filename=filename, mapping=chosen, encoding=encoding, eval_share=float(share), seed=seed, **more)
+    return Plan(filename=file_name(filename), mapping=chosen, encoding=encoding, eval_share=float(share), seed=seed, **more)
 
 
 def create_dataset(

@@ -10,7 +10,7 @@ from portal.datasets import word_problems
 from portal.datasets.mapping import EXTRACTS, MAX_SYSTEM, Mapping
 from portal.datasets.origins import HUB_NAME, MAX_GYM_ROWS
 from portal.datasets.text import ENCODINGS
-from portal.names import MAX_NAME
+from portal.names import MAX_NAME, file_name
 
 SHARES = (
     (0.1, "10 % (usual)"),
@@ -207,4 +207,6 @@ class HubForm(PlanForm):
 
 
 def stem(filename: str) -> str:
-    return (filename.rpartition(".")[0] or filename)[:MAX_NAME]
+    """The name of a dataset that is given none."""
+    name = file_name(filename)
+    return (name.rpartition(".")[0] or name)[:MAX_NAME]

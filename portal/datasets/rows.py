@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from portal.escapes import ADVICE, lone_surrogate
+
 PROMPT_COLUMNS = ("messages", "prompt")
 ROLES = ("system", "user", "assistant", "tool")
 OTHER_ROLES = {"developer": "system", "human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant"}
@@ -186,6 +188,8 @@ def _broken(line: bytes, error: Exception) -> BadLine:
         message = f"not UTF-8: byte {line[bad.start]:#04x} at position {bad.start + 1}"
         fix = "save the file as UTF-8, or choose the encoding that it has, such as Windows-1252"
         return BadLine("encoding", None, message, fix, line[max(0, bad.start - 40) : bad.start + 40].decode("cp1252", "replace"))
+    if (lone := lone_surrogate(line)) is not None:
+        return BadLine("broken_json", None, f"broken JSON: half a surrogate pair at position {lone + 1}", ADVICE, excerpt(line, lone))
     text = str(error).removeprefix("JSON is malformed: ").removeprefix("Input data was ")
     position = len(line)
     if found := re.search(r"\(byte (\d+)\)", text):

@@ -19,6 +19,7 @@ from portal.datasets import origins
 from portal.datasets.actions import Checking, DatasetInvalid, check_order, parse_plan, store
 from portal.datasets.models import SILENT_FOR, Upload
 from portal.errors import Conflict, Invalid
+from portal.names import file_name
 from tenants.access import require
 from tenants.models import Role, Tenant, User
 
@@ -218,7 +219,7 @@ class _Named:
 
 
 def _printable(filename: str) -> str:
-    return "".join(filter(str.isprintable, filename))[:200] or "rows"
+    return "".join(filter(str.isprintable, file_name(filename)))[:200] or "rows"
 
 
 def _keep(file: BinaryIO, upload: Upload, place: str) -> int:

@@ -16,6 +16,7 @@ from portal.datasets.content import lines
 from portal.datasets.models import Dataset
 from portal.datasets.removal import delete_dataset
 from portal.errors import Invalid
+from portal.names import file_name
 from portal.openai import fields
 from portal.openai.base import View, page, seconds
 from portal.streaming import body
@@ -44,7 +45,8 @@ class Files(View):
             raise Invalid([("purpose", f"must be {PURPOSE}: files are for fine-tuning only")])
         # All rows are for training: what is held out comes as a file of its own.
         plan = parse_plan({"eval_share": 0}, file.name)
-        return Response(shown(create_dataset(self.tenant, request.user, Path(file.name).stem[:100], file, plan=plan)), status.HTTP_200_OK)
+        name = Path(file_name(file.name)).stem[:100]
+        return Response(shown(create_dataset(self.tenant, request.user, name, file, plan=plan)), status.HTTP_200_OK)
 
 
 class File(View):

@@ -114,3 +114,16 @@ def test_the_records_open_to_no_operator_without_a_second_factor(world: World, p
         assert answer.status_code == 403
         assert "/accounts/2fa/" in answer.content.decode()
         assert "no-store" in answer["Cache-Control"]
+
+
+def test_the_records_name_things_once_and_in_english(operator: Client) -> None:
+    page = operator.get("/admin/").content.decode()
+    assert "entrys" not in page.lower()
+    assert "People and organisations" in page
+    assert '<link rel="icon" href="/static/img/mark.svg" type="image/svg+xml"' in " ".join(page.split())
+
+
+def test_a_refusal_is_one_line_of_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    assert world.client(world.vera).post("/settings/members/", {"email": "x@example.org"}).status_code == 403
+    told = [record for record in caplog.records if record.name == "django.request"]
+    assert [(record.status_code, record.exc_info) for record in told] == [(403, None)]

@@ -19,6 +19,16 @@ register = template.Library()
 SHEETS = ("css/tokens.css", "css/base.css", "css/layout.css", "css/components.css", "css/pages.css")
 SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/copy.js", "js/palette.js")
 _TONES = {constants.SUCCESS: "good", constants.WARNING: "warn", constants.ERROR: "bad"}
+_LABELS = {
+    "Email": "Email address",
+    "E-mail": "Email address",
+    "Remember Me": "Stay signed in on this device",
+    "Password (again)": "Password once more",
+    "Current Password": "Current password",
+    "New Password": "New password",
+    "New Password (again)": "New password once more",
+    "Authenticator code": "Code that the app shows",
+}
 _SPARK_WIDTH, _SPARK_HEIGHT = 96, 24
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -39,6 +49,18 @@ def modules(*names: str) -> SafeString:
 def mail_is_filed() -> bool:
     """Whether mail is written to a folder instead of sent: embedded, nobody must wait for a mail that never comes."""
     return settings.EMAIL_BACKEND.endswith("filebased.EmailBackend")
+
+
+@register.filter
+def own_label(label: str) -> str:
+    """In our words what allauth calls a field."""
+    return _LABELS.get(str(label), label)
+
+
+@register.filter
+def unprompted(bound: Any) -> SafeString:
+    """The field without a placeholder: it would say its label again."""
+    return bound.as_widget(attrs={"placeholder": False})
 
 
 @register.filter

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from tenants import members
 from tenants.models import Membership, Role, Tenant, User
 from tests.portal.world import PASSWORD, World
 
@@ -244,3 +246,17 @@ def test_networks_that_are_none_stand_beside_their_field(world: World) -> None:
     order = {"name": "x", "days": "90", "scopes": ["jobs:read"], "addresses": "10.0.0/8"}
     answer = world.client(world.bob).post("/settings/tokens/new/", order)
     assert (answer.status_code, "is no address or network" in text(answer)) == (422, True)
+
+
+def test_an_invitation_fills_its_address_into_the_sign_up(world: World, django_capture_on_commit_callbacks: Any) -> None:
+    secrets: list[str] = []
+    now = datetime.now(UTC)
+    with django_capture_on_commit_callbacks(execute=True):
+        invited = members.invite(
+            world.sums, world.alice, "dora@example.org", Role.MEMBER, now, lambda _, secret: secrets.append(secret) or "x"
+        )
+    newcomer = Client()
+    assert newcomer.get(f"/join/{invited.public_id}/{secrets[0]}/").status_code == 200
+    page = newcomer.get("/accounts/signup/").content.decode()
+    assert 'value="dora@example.org"' in page
+    assert "dora@example.org" not in Client().get("/accounts/signup/").content.decode()

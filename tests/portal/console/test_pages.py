@@ -187,6 +187,7 @@ def test_an_operator_sees_what_a_tenant_sees_under_a_banner(client: Client, worl
     page = client.get(f"/jobs/{job.public_id}/")
     assert page.status_code == 200
     assert "You look at Sums as its viewers do" in page.content.decode()
+    assert "Reason: they ask about job 3 · ends" in page.content.decode()
     assert Act.objects.get().deed == "view-as"
 
 

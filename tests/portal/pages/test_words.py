@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
 from portal.pages.templatetags.ui import size
 
@@ -12,3 +13,11 @@ from portal.pages.templatetags.ui import size
 )
 def test_bytes_are_told_in_the_units_of_the_scripts(amount: int | None, words: str) -> None:
     assert size(amount) == words
+
+
+@pytest.mark.parametrize("path", ["/accounts/login/", "/accounts/signup/", "/accounts/password/reset/"])
+def test_account_pages_name_their_fields_in_our_words(db: None, path: str) -> None:
+    page = Client().get(path).content.decode()
+    assert ">Email address</label>" in page
+    for theirs in ("Remember Me", "E-mail", "(again)", ">Email</label>"):
+        assert theirs not in page
