@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('rewards', '0004_seal_secrets'),
+        ('rewards', '0005_lab_base_model'),
     ]
 
     operations = [
