@@ -26,7 +26,7 @@ from portal.api.idempotency import OncePerKey
 from portal.api.limits import PerAddress
 from portal.api.views import MISSING, REFUSED, TenantViews, documented
 from tenants import actions, members, tokens
-from tenants.access import Forbidden, require
+from tenants.access import Forbidden
 from tenants.models import ApiToken, AuditEntry, Invitation, Membership, Role, Tenant
 
 GONE = {**MISSING, 400: shapes.ErrorOut}
@@ -164,6 +164,7 @@ class Organisation(OncePerKey, GenericAPIView):
 
 class Export(GenericAPIView):
     noun = "organisation"
+    roles: ClassVar = {"GET": Role.ADMIN}
 
     @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY, **REFUSED})
     def get(self, request: Request) -> HttpResponse:
@@ -174,7 +175,7 @@ class Export(GenericAPIView):
 @extend_schema_view(list=documented(MemberOut(many=True), REFUSED), retrieve=documented(MemberOut, MISSING))
 class Members(TenantViews):
     noun, relation = "organisation", "memberships"
-    roles: ClassVar = {"PATCH": Role.ADMIN}
+    roles: ClassVar = {"PATCH": Role.ADMIN, "POST": Role.OWNER}
     serializer_class = MemberOut
     queryset = Membership.objects.none()
 
@@ -200,7 +201,6 @@ class Members(TenantViews):
     def owner(self, request: Request, public_id: str) -> Response:
         """Hand the ownership over to this member and become an admin."""
         member = self.get_object()
-        require(tenant_of(request), request.user, Role.OWNER)
         presence.prove_by_api(request)
         members.transfer(tenant_of(request), request.user, member)
         member.refresh_from_db()
@@ -210,7 +210,7 @@ class Members(TenantViews):
 @extend_schema_view(list=documented(InvitationOut(many=True), REFUSED), retrieve=documented(InvitationOut, MISSING))
 class Invitations(TenantViews):
     noun, relation = "organisation", "invitations"
-    roles: ClassVar = {"POST": Role.ADMIN}
+    roles: ClassVar = {"POST": Role.ADMIN, "DELETE": Role.ADMIN}
     serializer_class = InvitationOut
     queryset = Invitation.objects.none()
 
@@ -290,13 +290,13 @@ _WHO = OpenApiParameter("who", str, description="Only of people whose e-mail add
 
 class Audit(mixins.ListModelMixin, viewsets.GenericViewSet):
     noun = "audit"
+    roles: ClassVar = {"GET": Role.ADMIN}
     serializer_class = AuditOut
     queryset = AuditEntry.objects.none()
 
     def get_queryset(self) -> Any:
         asked = self.request.query_params
         noun = chosen(asked, "noun", NOUNS)
-        require(tenant_of(self.request), self.request.user, Role.ADMIN)
         return entries(tenant_of(self.request), noun, asked.get("who", ""))
 
     @documented(AuditOut(many=True), REFUSED, parameters=[_NOUN, _WHO])

@@ -61,7 +61,7 @@ class HasScope(permissions.BasePermission):
         self.message = f"This needs the scope {scope}."
         if scope not in granted(request):
             return False
-        if role := getattr(view, "roles", {}).get(request.method):
+        if role := role_for(view, request.method):
             require(tenant_of(request), request.user, role)
         return True
 
@@ -72,6 +72,11 @@ def scope_of(view: Any, method: str) -> str | None:
         return None
     reads = method in _SAFE or getattr(view, "reads_only", False)
     return f"{view.noun}:{'read' if reads else 'write'}"
+
+
+def role_for(view: Any, method: str) -> str | None:
+    """What a call needs beyond its scope; None: the scope says it all."""
+    return getattr(view, "roles", {}).get("GET" if method == "HEAD" else method)
 
 
 def tenant_of(request: Any) -> Any:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 DEPTH = 3  # of fields within fields that are told by name
+LARGEST = 2**31 - 1  # from here on a limit is the column's, not ours
 _METHODS = ("get", "post", "patch", "put", "delete")
 _LIMITS = {
     **{"minimum": "at least {}", "exclusiveMinimum": "above {}", "maximum": "at most {}", "exclusiveMaximum": "below {}"},
     **{"minLength": "{} characters or more", "maxLength": "{} characters or fewer", "minItems": "{} or more", "maxItems": "{} or fewer"},
 }
 _FORMATS = {"date-time": "time", "email": "e-mail address", "binary": "file", "uri": "address"}
+_CHOICES = re.compile(r"^\* .*\n?", re.MULTILINE)  # which the generator lists once more
 _WAYS = 4  # of which a value may be one, before the rest is left out
 
 
@@ -136,7 +138,7 @@ class _Reader:
         needed = shape.get("required", ())
         for name, inner in shape.get("properties", {}).items():
             whole = self._whole(inner)
-            words = inner.get("description") or whole.get("description", "")
+            words = _CHOICES.sub("", inner.get("description") or whole.get("description", ""))
             yield Field(
                 name=prefix + name, kind=self._kind(inner), words=words, limits=self._limits(whole), required=not prefix and name in needed
             )
@@ -164,14 +166,14 @@ class _Reader:
                 return " or ".join(kinds if len(kinds) <= _WAYS else [*kinds[:_WAYS], "others"])
         kind = shape.get("type", "anything")
         if isinstance(kind, list):
-            return " or ".join(self._kind({**shape, "type": one}) for one in kind)
+            return " or ".join(one if one == "null" else self._kind({**shape, "type": one}) for one in kind)
         if kind == "array":
             return f"list of {self._kind(shape.get('items', {}))}"
         return _FORMATS.get(shape.get("format", "") or ("binary" if "contentMediaType" in shape else ""), kind)
 
     def _limits(self, shape: Mapping[str, Any]) -> str:
         said = [", ".join(map(_literal, shape["enum"]))] if "enum" in shape else []
-        said += [words.format(f"{shape[name]:,}") for name, words in _LIMITS.items() if name in shape]
+        said += [words.format(f"{shape[name]:,}") for name, words in _LIMITS.items() if abs(shape.get(name, LARGEST)) < LARGEST]
         return ", ".join(said + ([f"{_literal(shape['default'])} unless given"] if "default" in shape else []))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 from rest_framework.permissions import AllowAny
 
-from portal.api.auth import scope_of
+from portal.api.auth import role_for, scope_of
 from portal.api.serializers import Closed
 
 _ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}}
@@ -21,8 +21,8 @@ _USUAL = {"list": "All of them, newest first, by pages.", "retrieve": "One of th
 
 
 class ByNoun(AutoSchema):
-    """Operations in groups, one for each noun, in the words of their own method, never of a class, with the scope and the role that they
-    need (``x-scope``, ``x-role``); and a deletion's body, which DRF's generator leaves out, where a view names one.
+    """Operations in groups, one for each noun, in the words of their own method or view, never of a base; with the scope and the role that
+    they need (``x-scope``, ``x-role``), and a deletion's body, which DRF's generator leaves out, where a view names one.
     """
 
     def get_tags(self) -> list[str]:
@@ -31,12 +31,12 @@ class ByNoun(AutoSchema):
     def get_description(self) -> str:
         name = getattr(self.view, "action", None) or self.method.lower()
         own = next((vars(kind)[name] for kind in type(self.view).__mro__ if name in vars(kind)), None)
-        return _USUAL.get(name) or inspect.getdoc(own) or ""
+        return inspect.getdoc(own) or vars(type(self.view)).get("__doc__") or _USUAL.get(name, "")
 
     def get_extensions(self) -> dict[str, Any]:
         if AllowAny in self.view.permission_classes:
             return {}
-        role = getattr(self.view, "roles", {}).get(self.method)
+        role = role_for(self.view, self.method)
         return {"x-scope": scope_of(self.view, self.method) or "", **({"x-role": str(role)} if role else {})}
 
     def _get_request_body(self, direction: Any = "request") -> dict[str, Any] | None:
@@ -67,7 +67,8 @@ def _answers(path: str, method: str, operation: dict[str, Any]) -> dict[str, str
 
 def _add(responses: dict[str, Any], answers: dict[str, str]) -> None:
     for status, words in answers.items():
-        responses.setdefault(status, {"content": _ERROR, "description": words})
+        answer = responses.setdefault(status, {"content": _ERROR})
+        answer["description"] = answer.get("description") or words
 
 
 def whole_answers(result: dict[str, Any], **_: Any) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from portal.api.idempotency import OncePerKey
 from portal.api.views import MISSING, REFUSED, TenantViews, documented
 from portal.notices import carrying, webhooks, wishes
 from portal.notices.models import Delivery, Notice, Webhook
-from tenants.access import require
 from tenants.models import Role
 
 
@@ -126,7 +125,7 @@ class Read(OncePerKey, GenericAPIView):
 @extend_schema_view(list=documented(WebhookOut(many=True), REFUSED), retrieve=documented(WebhookOut, MISSING))
 class Webhooks(TenantViews):
     noun, relation = "organisation", "webhooks"
-    roles: ClassVar = {"POST": Role.ADMIN}
+    roles: ClassVar = {"POST": Role.ADMIN, "DELETE": Role.ADMIN}
     serializer_class = WebhookOut
     queryset = Webhook.objects.none()
 
@@ -154,6 +153,7 @@ class Deliveries(OncePerKey, mixins.ListModelMixin, viewsets.GenericViewSet):
     """The log: each notification on its way to each address, newest first."""
 
     noun = "organisation"
+    roles: ClassVar = {"POST": Role.ADMIN}
     serializer_class = DeliveryOut
     queryset = Delivery.objects.none()
     lookup_field, lookup_url_kwarg = "pk", "delivery"
@@ -168,7 +168,6 @@ class Deliveries(OncePerKey, mixins.ListModelMixin, viewsets.GenericViewSet):
     def again(self, request: Request, delivery: str) -> Response:
         """Send it to its webhook once more. For admins."""
         found = get_object_or_404(self.get_queryset().exclude(webhook=None), pk=delivery)
-        require(tenant_of(request), request.user, Role.ADMIN)
         carrying.again(found, timezone.now())
         found.refresh_from_db()
         return Response(DeliveryOut(found).data, status=status.HTTP_202_ACCEPTED)

@@ -33,6 +33,7 @@ def test_what_a_token_needs_stands_beside_it() -> None:
     needs = {f"{one.method} {one.path}": (one.scope, one.role) for group in groups(schema(), "") for one in group.operations}
     assert needs["POST /api/v1/jobs/"] == ("jobs:write", "")
     assert needs["DELETE /api/v1/organisation/"] == ("organisation:write", "owner")
+    assert needs["GET /api/v1/audit/"] == ("audit:read", "admin")
     assert needs["GET /api/v1/me/"] == ("", "")
     assert needs["GET /api/v1/prices/"] == needs["POST /api/v1/tokens/report/"] == (None, "")
 
