@@ -26,7 +26,7 @@ from portal.api.idempotency import OncePerKey
 from portal.api.limits import PerAddress
 from portal.api.views import MISSING, REFUSED, TenantViews, documented
 from tenants import actions, members, tokens
-from tenants.access import Forbidden
+from tenants.access import Forbidden, require
 from tenants.models import ApiToken, AuditEntry, Invitation, Membership, Role, Tenant
 
 GONE = {**MISSING, 400: shapes.ErrorOut}
@@ -175,7 +175,7 @@ class Export(GenericAPIView):
 @extend_schema_view(list=documented(MemberOut(many=True), REFUSED), retrieve=documented(MemberOut, MISSING))
 class Members(TenantViews):
     noun, relation = "organisation", "memberships"
-    roles: ClassVar = {"PATCH": Role.ADMIN, "POST": Role.OWNER}
+    roles: ClassVar = {"PATCH": Role.ADMIN}
     serializer_class = MemberOut
     queryset = Membership.objects.none()
 
@@ -201,6 +201,9 @@ class Members(TenantViews):
     def owner(self, request: Request, public_id: str) -> Response:
         """Hand the ownership over to this member and become an admin."""
         member = self.get_object()
+        require(
+            tenant_of(request), request.user, Role.OWNER
+        )  # here, so that a repeated request gets its answer: it made an admin of the caller
         presence.prove_by_api(request)
         members.transfer(tenant_of(request), request.user, member)
         member.refresh_from_db()

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from engine.grader_spec import shown
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
+from portal.api.idempotency import OncePerKey
 from portal.api.numbers import decimal, parameter, whole
 from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
 from portal.errors import Invalid
@@ -90,7 +91,7 @@ class Rewards(TenantViews):
 
 
 @extend_schema_view(retrieve=documented(RunOut, MISSING, parameters=[_FROM]))
-class RewardRuns(mixins.RetrieveModelMixin, viewsets.GenericViewSet):
+class RewardRuns(OncePerKey, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
     noun = "rewards"
     serializer_class = RunOut
     queryset = LabRun.objects.none()
