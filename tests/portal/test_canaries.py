@@ -74,7 +74,6 @@ def everything_charlie_gets(world: World) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def sung(world: World, engine: FakeEngine) -> World:
-    world.sums.memberships.create(user=type(world.alice).objects.create_user("eve@example.org"))
     world.dataset(world.charlie), world.reward(world.charlie), world.job(world.charlie)
     sing(world, engine)
     return world

@@ -132,7 +132,7 @@ CALLERS = ("owner", "admin", "member", "viewer", "stranger", "anonymous", "revok
 
 @pytest.mark.parametrize("name", CALLERS)
 def test_everybody_gets_what_the_table_says(world: World, name: str) -> None:
-    names = things_of_all(world)
+    names = things_of(world)
     who = caller(world, name)
     if name == "suspended":
         Tenant.objects.filter(pk=world.sums.pk).update(suspended_at=datetime.now(UTC))
@@ -150,7 +150,7 @@ def test_everybody_gets_what_the_table_says(world: World, name: str) -> None:
 @pytest.mark.parametrize("name", ["viewer", "member", "admin"])
 def test_a_role_is_asked_for_before_what_was_sent_is_read(world: World, name: str) -> None:
     """Else who may not do it learns from an answer about the form what there is to do, and what there is."""
-    names, who, known, wrong = things_of_all(world), caller(world, name), dict(patterns()), {}
+    names, who, known, wrong = things_of(world), caller(world, name), dict(patterns()), {}
     for (method, route), right in rights().items():
         if method == "get" or _RANK.get(right, 0) <= (who.rank or 0):
             continue
@@ -178,7 +178,7 @@ def noun_of(route: str) -> str:
     return route.removeprefix("api/").removeprefix("v1/").lstrip("^").split("/")[0]
 
 
-def things_of_all(world: World) -> dict[str, dict[str, str]]:
+def things_of(world: World) -> dict[str, dict[str, str]]:
     """As ``things``, with a member whom nobody else needs."""
 
     class Names(dict):

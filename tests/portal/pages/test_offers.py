@@ -17,7 +17,7 @@ from tests.portal.history import play
 from tests.portal.tenancy_table import RIGHTS, rights
 from tests.portal.test_tenancy import THIRD_PARTY, fill, patterns
 from tests.portal.test_tenancy_table import things_of
-from tests.portal.world import PASSWORD, World
+from tests.portal.world import World
 
 _RANK = {"read": 0, "person": 0, "me": 0, "public": 0, "private": 0, "write": 1, "self": 2, "mine": 0, "admin": 2, "owner": 3}
 _RANKS = {"viewer": 0, "member": 1, "admin": 2}
@@ -62,7 +62,6 @@ def offered(html: str, page: str) -> Iterator[tuple[str, str, str]]:
 def test_no_page_offers_what_would_be_refused(world: World, role: str) -> None:
     person = {"viewer": world.vera, "member": world.bob, "admin": world.bob}[role]
     Membership.objects.filter(user=person).update(role=Role(role))
-    world.sums.memberships.create(user=type(world.bob).objects.create_user("eve@example.org", PASSWORD))
     tokens.issue(world.sums, world.alice, "live", datetime.now(UTC))
     names = things_of(world)
     job = Job.objects.get(public_id=names["jobs"]["public_id"])
