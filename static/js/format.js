@@ -66,5 +66,8 @@ export function bytes(x) {
   return `${unit && x < 100 ? x.toFixed(1) : Math.round(x)} ${UNITS[unit]}`;
 }
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+// Times are written one way on every page and by the server (portal/pages/templatetags/ui.py): 24 hours, day before month, in words.
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const MOMENT = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
 export const clock = (at) => (at ? CLOCK.format(new Date(at)) : DASH);
+export const moment = (at) => MOMENT.format(new Date(at));

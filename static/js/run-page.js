@@ -3,6 +3,7 @@ import { confirmed } from "./confirm.js";
 import { $, write } from "./dom.js";
 import { View } from "./chart-view.js";
 import { unpack } from "./figures.js";
+import { clock } from "./format.js";
 import { drawCharts, makeCharts } from "./run-charts.js";
 import { showFindings } from "./run-doctor.js";
 import { showEvaluation } from "./run-evaluation.js";
@@ -154,7 +155,7 @@ function showStatus(status) {
   write("#run-link-text", label);
   document.body.classList.toggle("run-stale", kind === "waiting" || kind === "connecting" || kind === "refused");
   $("#run-stale").hidden = !["waiting", "refused"].includes(kind);
-  write("#run-stale-text", text ?? `Connection lost. What you see was true at ${heard.toLocaleTimeString()}. Trying again in ${Math.max(1, Math.round(retrySeconds ?? 0))} s.`);
+  write("#run-stale-text", text ?? `Connection lost. What you see was true at ${clock(heard)}. Trying again in ${Math.max(1, Math.round(retrySeconds ?? 0))} s.`);
 }
 
 /** A ping names the last seq: an announcement that got lost is noticed here at the latest. A job that never reached the engine has no events. */

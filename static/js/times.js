@@ -1,9 +1,8 @@
 // Every <time data-local> in the viewer's own zone, UTC in the tooltip. Fragments that htmx swaps in are done again, and what is told as
 // "just now" twice a minute, on a page that stays open.
 import { write } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, moment } from "./format.js";
 
-const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
 const AGAIN_MS = 30_000;
@@ -19,8 +18,8 @@ export function localise(root) {
     const date = new Date(element.dateTime);
     const fresh = Math.abs(Date.now() - date) < 6 * 86400 * 1000;
     const today = Math.abs(Date.now() - date) < 12 * 3600 * 1000;
-    write(element, element.dataset.local === "relative" && fresh ? relative(date) : element.dataset.local === "clock" && today ? clock(date) : LONG.format(date));
-    element.title = `${LONG.format(date)} here · ${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+    write(element, element.dataset.local === "relative" && fresh ? relative(date) : element.dataset.local === "clock" && today ? clock(date) : moment(date));
+    element.title = `${moment(date)} here · ${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
   }
 }
 

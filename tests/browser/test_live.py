@@ -104,17 +104,19 @@ def test_messages_lost_on_the_way_are_fetched_again(visit: Visit, alice: Person)
 
 
 def test_the_web_process_dies_and_comes_back(visit: Visit, alice: Person, stack: Stack, watch: Watch) -> None:
-    for fault in ("WebSocket connection", "ERR_CONNECTION_REFUSED", "502"):
+    for fault in ("WebSocket connection", "ERR_CONNECTION_REFUSED", "502", "htmx:sendError"):
         watch.allow(fault)
     job = alice.job(steps=600)  # more than any machine trains while the web process starts
-    page = visit(f"/jobs/{job}/")
+    page, jobs = visit(f"/jobs/{job}/"), visit("/jobs/")
     wait_for_points(page, 4)
     stack.kill("web")
     expect(page.locator("#run-stale")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.locator("#run-stale")).to_contain_text("Connection lost")
+    expect(jobs.locator("#polls-failed")).to_contain_text("Connection lost")
     stack.launch("web")
     expect(page.locator("#run-link-text")).to_have_text("Live", timeout=PATIENCE_MS)
     expect(page.locator("#run-stale")).to_be_hidden()
+    expect(jobs.locator("#polls-failed")).to_have_count(0, timeout=PATIENCE_MS)
     stop(page)
     assert_complete(page, alice, job, sum(event["kind"] == "step" for event in alice.events(job)))
 

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 SHEETS = ("css/tokens.css", "css/base.css", "css/layout.css", "css/components.css", "css/pages.css")
-SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/copy.js", "js/palette.js")
+SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/polls.js", "js/copy.js", "js/palette.js")
 _TONES = {constants.SUCCESS: "good", constants.WARNING: "warn", constants.ERROR: "bad"}
 _LABELS = {
     "Email": "Email address",
@@ -74,9 +74,8 @@ def when(moment: datetime | None, style: str = "relative") -> SafeString:
     if moment is None:
         return format_html('<span class="faint">{}</span>', "–")
     utc = timezone.localtime(moment, timezone.get_default_timezone())
-    return format_html(
-        '<time datetime="{}" data-local="{}">{}</time>', utc.isoformat(timespec="seconds"), style, f"{utc:%d %b %Y, %H:%M} UTC"
-    )
+    words = f"{utc:%H:%M:%S}" if style == "clock" else f"{utc.day} {utc:%b %Y, %H:%M}"
+    return format_html('<time datetime="{}" data-local="{}">{} UTC</time>', utc.isoformat(timespec="seconds"), style, words)
 
 
 @register.filter
