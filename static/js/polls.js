@@ -9,23 +9,28 @@ let failures = 0;
 let until = 0;
 let since = null;
 
-const isPoll = (element) => element?.getAttribute?.("hx-trigger")?.startsWith("every");
+/** The element that asked, if it asks by itself; the event may come from another when its answer has taken its place. */
+function poll(event) {
+  const element = event.detail.requestConfig?.elt ?? event.detail.elt;
+  return element?.getAttribute?.("hx-trigger")?.startsWith("every") ? element : null;
+}
 
 document.addEventListener("htmx:beforeRequest", (event) => {
-  if (isPoll(event.detail.elt) && Date.now() < until) event.preventDefault();
+  if (poll(event) && Date.now() < until) event.preventDefault();
 });
 document.addEventListener("htmx:sendError", failed);
 document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status >= 500 && failed(event));
-document.addEventListener("htmx:afterRequest", (event) => event.detail.successful && isPoll(event.detail.elt) && answered());
+document.addEventListener("htmx:afterRequest", (event) => event.detail.successful && poll(event) && answered());
 addEventListener("online", () => (until = 0));
 document.addEventListener("visibilitychange", () => (until = 0));
 
 function failed(event) {
-  if (!isPoll(event.detail.elt)) return;
+  const element = poll(event);
+  if (!element) return;
   since ??= new Date();
   until = Date.now() + Math.min(LAST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** failures);
   failures += 1;
-  say(event.detail.elt);
+  say(element);
 }
 
 function answered() {
