@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from portal.jobs import checkpoint_views, compare_views, retention_views, rollout_views, views
+from portal.jobs import checkpoint_views, compare_views, rollout_views, views
 
 app_name = "jobs"
 urlpatterns = [
     path("", views.index, name="list"),
     path("compare/", compare_views.index, name="compare"),
     path("bulk/", views.bulk, name="bulk"),
-    path("retention/", retention_views.index, name="retention"),
     path("new/", views.new, name="new"),
     path("<str:public_id>/", views.detail, name="detail"),
     path("<str:public_id>/events/", views.events, name="events"),

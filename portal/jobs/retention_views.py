@@ -43,13 +43,12 @@ class RetentionForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
-    """``?look=1&completions_days=…``: what other rules would let go of, without saving them."""
+    """With ``look`` among what is posted: what those rules would let go of, without saving them."""
     saved = retention.rules(request.tenant)
-    asked = request.POST if request.method == "POST" else request.GET if "look" in request.GET else None
-    form = RetentionForm(asked, initial={"completions_days": saved.completions_days, "versions_days": saved.versions_days})
-    if request.method == "POST" and form.is_valid() and _changed(request, form):
-        return redirect("jobs:retention")
-    wanted = retention.Rules(**form.cleaned_data) if asked is not None and form.is_valid() else saved
+    form = RetentionForm(request.POST or None, initial={"completions_days": saved.completions_days, "versions_days": saved.versions_days})
+    if form.is_valid() and "look" not in request.POST and _changed(request, form):
+        return redirect("accounts:retention")
+    wanted = retention.Rules(**form.cleaned_data) if form.is_valid() else saved
     context: dict[str, Any] = {
         "form": form,
         "saved": saved,

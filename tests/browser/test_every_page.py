@@ -67,7 +67,7 @@ OWN = (
     "/prices/",
     "/settings/",
     "/settings/members/",
-    "/jobs/retention/",
+    "/settings/retention/",
     "/settings/audit/",
     "/settings/delete/",
     "/organisations/new/",

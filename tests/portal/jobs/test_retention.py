@@ -86,7 +86,7 @@ def test_the_latest_the_best_kept_ones_and_those_begun_with_stay(world: World, e
 
 def test_looking_deletes_nothing(world: World, engine: FakeEngine) -> None:
     ended(world, engine, name="old")
-    page = world.client(world.alice).get("/jobs/retention/?look=1&completions_days=30&versions_days=30")
+    page = world.client(world.alice).post("/settings/retention/", {"look": "1", "completions_days": "30", "versions_days": "30"})
     assert "completions of 1 job" in page.content.decode() and "5 checkpoints" in page.content.decode()
     assert (asked(engine), retention.rules(world.sums)) == ([], Rules())
 
@@ -153,10 +153,10 @@ def test_an_organisation_that_is_being_deleted_is_left_to_that(world: World, eng
 
 def test_admins_change_it_on_the_page_and_the_log_says_so(world: World) -> None:
     client = world.client(world.alice)
-    assert client.post("/jobs/retention/", {"completions_days": "30", "versions_days": ""}).status_code == 302
+    assert client.post("/settings/retention/", {"completions_days": "30", "versions_days": ""}).status_code == 302
     assert retention.rules(world.sums) == Rules(completions_days=30)
     assert world.sums.audit.get(action="retention.changed").details == {"completions_days": "30 days", "versions_days": "for ever"}
-    assert client.post("/jobs/retention/", {"completions_days": "0"}).status_code == 422
+    assert client.post("/settings/retention/", {"completions_days": "0"}).status_code == 422
     assert retention.rules(world.sums) == Rules(completions_days=30)
 
 
@@ -169,7 +169,7 @@ def test_no_other_number_of_days_is_taken(world: World, days: int) -> None:
 def test_members_only_look(world: World) -> None:
     with pytest.raises(Forbidden):
         retention.change(world.sums, world.bob, Rules(versions_days=1), NOW)
-    assert "Owners and admins change this" in world.client(world.bob).get("/jobs/retention/").content.decode()
+    assert "Owners and admins change this" in world.client(world.bob).get("/settings/retention/").content.decode()
     assert not Retention.objects.exists()
 
 
