@@ -6,10 +6,10 @@ What is sent is read from the rows; the channel layer only says that there are m
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
@@ -99,4 +99,4 @@ def _rows(job_pk: int, after: int) -> list[dict[str, Any]]:
 
 
 def _frame(row: dict[str, Any]) -> bytes:
-    return f"id: {row['seq']}\ndata: {json.dumps(row)}\n\n".encode()
+    return b"id: %d\ndata: %b\n\n" % (row["seq"], msgspec.json.encode(row))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
@@ -127,11 +128,13 @@ class Jobs(TenantViews):
 
     @documented(shapes.EventsOut, MISSING, parameters=[_AFTER, _LIMIT])
     @action(detail=True, methods=["get"], pagination_class=None)
-    def events(self, request: Request, public_id: str) -> Response:
+    def events(self, request: Request, public_id: str) -> HttpResponse:
         """What has happened, numbered from 1 without a gap."""
         after = whole(request.query_params, "after", 0)
         rows = events_after(self.get_object(), after, whole(request.query_params, "limit", MAX_EVENTS, least=1, most=MAX_EVENTS))
-        return Response({"events": rows, "last": rows[-1]["seq"] if rows else after})
+        return HttpResponse(
+            msgspec.json.encode({"events": rows, "last": rows[-1]["seq"] if rows else after}), content_type="application/json"
+        )
 
     @extend_schema(
         responses={(200, "text/event-stream"): OpenApiTypes.STR, 204: None, **MISSING},

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 from weakref import WeakValueDictionary
+
+import msgspec
 
 Rows = list[dict[str, Any]]
 
@@ -48,4 +49,4 @@ class Feed:
 
 def _fill(read: _Read, rows: Rows) -> None:
     read.last = rows[-1]["seq"] if rows else 0
-    read.message = json.dumps({"type": "events", "events": rows, "last": read.last}) if rows else None
+    read.message = msgspec.json.encode({"type": "events", "events": rows, "last": read.last}).decode() if rows else None

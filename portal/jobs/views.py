@@ -157,7 +157,8 @@ def events(request: HttpRequest, public_id: str) -> HttpResponse:
         )
     found = events_after(job, after)
     known = {"state": job.state, "state_reason": job.state_reason, "last_seq": job.last_seq, "ended_at": job.ended_at}
-    return JsonResponse({"events": found, "last": found[-1]["seq"] if found else after, "more": len(found) == MAX_EVENTS, "job": known})
+    body = {"events": found, "last": found[-1]["seq"] if found else after, "more": len(found) == MAX_EVENTS, "job": known}
+    return HttpResponse(msgspec.json.encode(body), content_type="application/json")
 
 
 @never_cache
