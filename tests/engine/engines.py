@@ -19,11 +19,12 @@ from engine import settings as engine_settings
 from engine.blobs import BlobStore
 from engine.client import EngineClient
 from engine.follow import JobView
-from engine.runtime import process, reaper, run_file
+from engine.runtime import reaper, run_file
 from engine.runtime.child import EngineChild
 from engine.settings import EngineSettings
 from engine.spec import Submission
 from engine.workload import dataset_of
+from tests.support.parts import parts
 
 DEADLINE_SECONDS = 240.0
 
@@ -46,10 +47,8 @@ class TestEngine:
         return EngineClient(self.settings.engine_url, self.settings.secret())
 
     def processes(self, title: str) -> list[int]:
-        """Ids of this engine's processes whose title begins with ``title``. vLLM's core, spawned, may have failed to give itself one."""
-        pids = run_file.processes(self.settings)
-        titled = [pid for pid in pids if _title(pid).startswith(title)]
-        return titled or [pid for pid in pids if title.startswith("VLLM") and process.is_spawned(pid)]
+        """Ids of this engine's processes whose title begins with ``title``."""
+        return parts(self.settings, title)
 
     def kill(self, title: str) -> int:
         (pid,) = self.processes(title)
@@ -142,13 +141,6 @@ def wait_until(true: Callable[[], bool], *, seconds: float = 20.0) -> bool:
     while not (happened := true()) and time.monotonic() < give_up:
         time.sleep(0.02)
     return happened
-
-
-def _title(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _free_port() -> int:

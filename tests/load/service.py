@@ -24,11 +24,11 @@ import httpx
 from rich.console import Console
 from rich.progress import Progress
 
-from engine.runtime import run_file
 from tests.browser.people import Person, seed
 from tests.load.live import QUANTILES, Seen, all_connected, memory_of, session_of, watch
 from tests.load.output import tell
-from tests.support.house import House, process_title, standing
+from tests.support.house import House, standing
+from tests.support.parts import parts
 
 TENANTS = 4
 STEPS = 5000  # more than there is time for
@@ -151,7 +151,7 @@ def memory(house: House) -> dict[str, int]:
     """Resident bytes by process; of the engine's actors the largest of each kind."""
     found = {name: memory_of(house.processes[name].pid) for name in PORTAL}
     for name, title in ACTORS.items():
-        sizes = [memory_of(pid) for pid in run_file.processes(house.engine) if process_title(pid).startswith(title)]
+        sizes = [memory_of(pid) for pid in parts(house.engine, title)]
         if sizes:
             found[name] = max(sizes)
     return found

@@ -2,7 +2,7 @@
 in the database and in the history.
 
 PostgreSQL, Valkey, the portal's processes and the engine's are real; sampler and trainer are the engine's fakes, which take their time and
-no model. What a dying vLLM or a trainer with a model costs is in ``test_real_engine.py``, a dying reward-runner in ``test_real_house.py``.
+no model. The day with a model, on which vLLM and the reward-runner die too, is in ``test_real_house.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import audit
-from tests.portal.test_stack import Person, ended, eventually, whole
+from tests.portal.test_stack import Person, ended, eventually
 from tests.support.house import House, standing
+from tests.support.promises import all_kept, watching
 
 pytestmark = [pytest.mark.soak, pytest.mark.stack, pytest.mark.timeout(900)]
 JOBS, STEPS = 6, 25
@@ -44,24 +44,12 @@ def outages(house: House) -> list[tuple[str, Callable[[], None]]]:
 def test_each_process_dies_once_while_six_jobs_run_and_nothing_is_lost(house: House) -> None:
     alice = Person(house)
     jobs = [alice.start(steps=STEPS) for _ in range(JOBS)]
-    for number, (_, strike) in enumerate(outages(house), start=1):
-        behind = min(2 * number, STEPS - 5)
-        eventually(lambda behind=behind: max(alice.job(job)["version"] for job in jobs) >= behind or None)
-        strike()
-        house.until_engine()
-    for job in jobs:
-        alice.wait(job, ended)
-        whole(alice, job, STEPS)
-    found = house.manage("compare_engine")
-    assert ", 0 differences" in found, found
-    assert "0 unsound" in house.manage("check_billing")
-    committed = house.rows(
-        "SELECT source, step, kind, count(*) FROM billing_entry WHERE source_type = 'job' AND amount_micros < 0 GROUP BY 1, 2, 3"
-    )
-    assert {count for *_, count in committed} == {1}, "a step is billed once for each kind"
-    assert {step for _, step, *_ in committed} == set(range(1, STEPS + 1))
-    assert house.rows("SELECT sum(micros), count(*) FILTER (WHERE closed_at IS NULL) FROM billing_hold") == [(0, 0)]
-    assert house.rows("SELECT sum(held_micros) FROM billing_account") == [(0,)]
-    assert house.rows("SELECT count(*) FROM jobs_jobsubmission WHERE answered_at IS NULL") == [(0,)]
-    house.stop()
-    assert audit.audit(house.engine.engine_dir) == []
+    with watching(alice, jobs, seconds=800) as seen:
+        for number, (_, strike) in enumerate(outages(house), start=1):
+            behind = min(2 * number, STEPS - 5)
+            eventually(lambda behind=behind: max(alice.job(job)["version"] for job in jobs) >= behind or None)
+            strike()
+            house.until_engine()
+        for job in jobs:
+            alice.wait(job, ended)
+        all_kept(house, alice, jobs, STEPS, seen)

@@ -25,11 +25,12 @@ class Away(httpx.TransportError):
 
 
 class Person:
-    """Alice, by API token and by socket."""
+    """Alice, or whose address it is, by API token and by socket."""
 
-    def __init__(self, stack: Stack):
+    def __init__(self, stack: Stack, email: str = "alice@example.org"):
         self.stack = stack
-        seeded = stack.manage("seed_tenant", "--email", "alice@example.org", "--password", "correct horse", "--name", "Sums", "--token")
+        self.email = email
+        seeded = stack.manage("seed_tenant", "--email", email, "--password", "correct horse", "--name", "Sums", "--token")
         self.token = json.loads(seeded)["token"]
         self.http = httpx.Client(base_url=f"{stack.url}/api/v1", headers={"Authorization": f"Bearer {self.token}"}, timeout=20)
         dataset = self.http.post("/datasets/", data={"name": "sums"}, files={"file": ("sums.jsonl", additions(40))}).json()
@@ -60,7 +61,7 @@ class Person:
     def cookie(self) -> str:
         with httpx.Client(base_url=self.stack.url, follow_redirects=True) as browser:
             browser.get("/accounts/login/")
-            form = {"login": "alice@example.org", "password": "correct horse", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
+            form = {"login": self.email, "password": "correct horse", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
             browser.post("/accounts/login/", data=form)
             return browser.cookies["sessionid"]
 
@@ -114,10 +115,10 @@ def whole(alice: Person, job: str, steps: int) -> None:
     assert alice.job(job)["state"] == "succeeded"
 
 
-async def follow(alice: Person, job: str, until: str = "ended") -> list[dict[str, Any]]:
+async def follow(alice: Person, job: str, *, until: str = "ended", seconds: float = DEADLINE_SECONDS) -> list[dict[str, Any]]:
     """The events that the socket brings until one of the kind ``until``; connects again where it was, as a page does."""
     found: list[dict[str, Any]] = []
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with asyncio.timeout(seconds):
         while not found or found[-1]["kind"] != until:
             try:
                 async with alice.socket(job, found[-1]["seq"] if found else 0) as socket:

@@ -22,6 +22,7 @@ from engine import settings as engine_settings
 from engine.runtime import reaper, run_file
 from tests.browser.stack import ROOT, Stack, answers, free_port
 from tests.support import postgres
+from tests.support.parts import parts, title_of
 
 DATABASE = "marlaas"
 
@@ -77,14 +78,14 @@ class House(Stack):
         self.wait_for(lambda: answers(f"{self.environment['MARLAAS_ENGINE_URL']}/healthz"), "engine")
 
     def kill_part(self, title: str) -> None:
-        """One of the engine's own processes, by the beginning of its title; Ray starts it again."""
-        [pid] = [pid for pid in run_file.processes(self.engine) if process_title(pid).startswith(title)]
-        os.kill(pid, signal.SIGKILL)
+        """One of the engine's own processes, by the beginning of its title, once it is there; it is started again."""
+        self.wait_for(lambda: len(parts(self.engine, title)) == 1, "engine")
+        os.kill(parts(self.engine, title)[0], signal.SIGKILL)
 
     def kill_reward_runners(self) -> None:
         """They carry no tag, nothing of our environment being theirs; their last argument is the process that started them."""
         ours = set(map(str, run_file.processes(self.engine)))
-        words = {int(entry.name): process_title(int(entry.name)).split() for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+        words = {int(entry.name): title_of(int(entry.name)).split() for entry in Path("/proc").iterdir() if entry.name.isdigit()}
         runners = [pid for pid, title in words.items() if "engine.rewards.runner" in title and title[-1] in ours]
         assert runners, "no reward-runner runs"
         for pid in runners:
@@ -142,13 +143,6 @@ class House(Stack):
         shutil.rmtree(self.state)
         shutil.rmtree(self.runtime)
         self.runtime.mkdir()
-
-
-def process_title(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 @contextmanager
