@@ -123,17 +123,16 @@ def watch(stack: Stack) -> Iterator[Watch]:
 
 @pytest.fixture
 def visit(stack: Stack, chromium: Browser, signed_in: Any, watch: Watch) -> Iterator[Callable[..., Page]]:
-    """``visit(path)`` opens a page as Alice; ``anonymous``, ``dark``, ``width`` and ``bypass_csp`` (for axe) change the context."""
+    """``visit(path)`` opens a page as Alice; ``anonymous``, ``dark`` and ``width`` change the context."""
     opened: list[BrowserContext] = []
 
-    def open_page(path: str, *, anonymous: bool = False, dark: bool = False, width: int = 1440, bypass_csp: bool = False) -> Page:
+    def open_page(path: str, *, anonymous: bool = False, dark: bool = False, width: int = 1440) -> Page:
         context = chromium.new_context(
             base_url=stack.url,
             storage_state=None if anonymous else signed_in,
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
-            bypass_csp=bypass_csp,
         )
         opened.append(context)
         context.set_default_timeout(PATIENCE_MS)

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import PATIENCE_MS, Watch
+from tests.browser.looking import DESK, PHONE, faults, overflow
 from tests.browser.people import Person, seed
 from tests.browser.stack import Stack
-from tests.browser.test_every_page import violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(300)]
 PAGES = (
@@ -51,18 +51,21 @@ def busy(stack: Stack) -> dict[str, str]:
     return {"job": jobs[0], "tenant": people[0].api.get("me/").json()["tenant"]["id"]}
 
 
+@pytest.fixture(scope="module")
+def key(stack: Stack) -> str:
+    return stack.manage("shell", "-c", OPERATOR).split()[-1]
+
+
 @pytest.fixture
-def look(stack: Stack, chromium: Browser, busy: dict[str, str], watch: Watch) -> Iterator[Callable[..., Page]]:
-    key = stack.manage("shell", "-c", OPERATOR).split()[-1]
+def look(stack: Stack, chromium: Browser, busy: dict[str, str], key: str, watch: Watch) -> Iterator[Callable[..., Page]]:
     opened: list[Any] = []
 
-    def open_page(path: str, *, dark: bool = False, width: int = 1440, bypass_csp: bool = False) -> Page:
+    def open_page(path: str, *, dark: bool = False, width: int = DESK) -> Page:
         context = chromium.new_context(
             base_url=stack.url,
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
-            bypass_csp=bypass_csp,
         )
         context.add_cookies([{"name": "sessionid", "value": key, "url": stack.url}])
         context.set_default_timeout(PATIENCE_MS)
@@ -80,16 +83,11 @@ def look(stack: Stack, chromium: Browser, busy: dict[str, str], watch: Watch) ->
         context.close()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
-def test_axe_finds_nothing(look: Callable[..., Page], path: str, dark: bool) -> None:
-    assert violations(look(path, dark=dark, bypass_csp=True)) == []
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_nothing_overflows_at_390_pixels(look: Callable[..., Page], path: str) -> None:
-    page = look(path, width=390)
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+def test_it_fits_a_phone_and_axe_finds_nothing_in_either_theme(look: Callable[..., Page], path: str) -> None:
+    page = look(path, dark=True, width=PHONE)
+    assert overflow(page) == 0
+    assert faults(page, DESK) == []
 
 
 def test_the_overview_is_live(look: Callable[..., Page], stack: Stack) -> None:
