@@ -11,7 +11,7 @@ import pytest
 from portal import gateway
 from tests.portal import world as worlds
 from tests.portal.fake_engine import FakeEngine
-from tests.support import app_role
+from tests.support import app_role, sweeping
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +26,8 @@ def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> No
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """On PostgreSQL the tests are the role that the portal has in production."""
-    with django_db_blocker.unblock(), app_role.worn():
+    """On PostgreSQL the tests are the role that the portal has in production. What a test has committed is swept away after it."""
+    with django_db_blocker.unblock(), app_role.worn(), sweeping.installed():
         yield
 
 
