@@ -1,8 +1,8 @@
 """Runs the whole suite in stages: ``python -m tests.run [stage …]``. What ``make test`` and CI call.
 
 Each stage has a deadline and is a pytest run of its own, since what it may import, and on which database it runs, differs. Those that
-need one core and no quiet run beside each other. The last stage proves that every test of the tree ran in one of them. Nothing is
-skipped: see ``tests/plugins/nothing_skipped.py``.
+need one core and no quiet run beside each other, one more of them at a time than there are cores, since each waits now and then. The last
+stage proves that every test of the tree ran in one of them. Nothing is skipped: see ``tests/plugins/nothing_skipped.py``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ELSEWHERE = "not engine and not browser and not stack and not soak"
 PORTAL = ("tests/portal", "tests/tenants")
+# What is marked ``engine`` and needs neither vLLM nor Ray: torch, or the sandbox of tenants' code. Two ranks need two cores, and quiet.
+TRAIN = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/engine/train").glob("test_*.py"))
+TORCH = ("tests/engine/models", "tests/engine/rewards", *(path for path in TRAIN if not path.endswith("test_ranks.py")))
+ENGINE = "engine and not stack and not browser and not soak"
+AT_ONCE = (os.cpu_count() or 1) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """``command``: words after the interpreter. ``tests``: it runs pytest and reports which tests passed.
 
-    ``sociable``: it runs beside those next to it in the list that are so too.
+    ``sociable``: it runs beside those next to it in the list that are so too, the first of them first.
     """
 
     name: str
@@ -62,6 +67,11 @@ STAGES = (
         deadline_seconds=600,
         tests=False,
     ),
+    pytest_stage("postgres", 2400, "-m", ELSEWHERE, *PORTAL, on_postgres=True, sociable=True),
+    pytest_stage("portal", 2400, "-m", f"{ELSEWHERE} and not postgres", *PORTAL, sociable=True),
+    pytest_stage("browser", 2400, "-m", "browser and not soak", "tests", needs_browser=True, sociable=True),
+    pytest_stage("torch", 1500, "-m", ENGINE, *TORCH, sociable=True),
+    pytest_stage("stack", 1500, "-m", "stack and not browser and not soak", "tests", sociable=True),
     pytest_stage(
         "unit",
         1500,
@@ -72,11 +82,7 @@ STAGES = (
         *(f"--ignore={path}" for path in (*PORTAL, "tests/browser")),
         sociable=True,
     ),
-    pytest_stage("portal", 2400, "-m", f"{ELSEWHERE} and not postgres", *PORTAL, sociable=True),
-    pytest_stage("postgres", 2400, "-m", ELSEWHERE, *PORTAL, on_postgres=True, sociable=True),
-    pytest_stage("engine", 2400, "-m", "engine and not stack and not browser and not soak", "tests"),
-    pytest_stage("stack", 900, "-m", "stack and not browser and not soak", "tests"),
-    pytest_stage("browser", 2400, "-m", "browser and not soak", "tests", needs_browser=True),
+    pytest_stage("engine", 2400, "-m", ENGINE, "tests", *(f"--ignore={path}" for path in TORCH)),
 )
 SOAK = (pytest_stage("soak", 7200, "-m", "soak", "tests"),)
 
@@ -92,7 +98,7 @@ def main(names: list[str]) -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="marlaas-tests-") as scratch:
         ledger = Path(scratch) / "passed"
-        results = [result for together in _waves(stages) for result in _at_once(together, ledger)]
+        results = [result for wave in _waves(stages) for result in together(wave, ledger, AT_ONCE)]
         complete = bool(names) or _everything_ran(ledger)
         passed = len(set(ledger.read_text().splitlines())) if ledger.exists() else 0
     return _report(results, passed, complete, time.monotonic() - started)
@@ -103,18 +109,23 @@ def _waves(stages: Sequence[Stage]) -> list[list[Stage]]:
     return [wave for sociable, run in groupby(stages, lambda stage: stage.sociable) for wave in ([list(run)] if sociable else zip(run))]
 
 
-def _at_once(stages: Sequence[Stage], ledger: Path) -> list[tuple[Stage, int, float]]:
-    """(stage, exit status, seconds) of each, when all are done."""
-    print(f"\n=== {', '.join(stage.name for stage in stages)} ===", flush=True)
-    started, ended = time.monotonic(), {}
-    with contextlib.ExitStack() as all_at_once:
-        processes = {stage: all_at_once.enter_context(_running(stage, ledger, alone=len(stages) == 1)) for stage in stages}
-        while len(ended) < len(stages):
+def together(stages: Sequence[Stage], ledger: Path, at_once: int) -> list[tuple[Stage, int, float]]:
+    """(stage, exit status, seconds) of each, when all are done; ``at_once`` of them at a time. When this ends, so have all of them."""
+    waiting, under_way, ended = list(stages), {}, {}
+    with contextlib.ExitStack() as all_of_them:
+        while waiting or under_way:
+            while waiting and len(under_way) < at_once:
+                stage = waiting.pop(0)
+                print(f"\n=== {stage.name} ===", flush=True)
+                one = all_of_them.enter_context(contextlib.ExitStack())
+                under_way[stage] = one, one.enter_context(_running(stage, ledger, alone=len(stages) == 1)), time.monotonic()
             time.sleep(0.1)
-            seconds = time.monotonic() - started
-            for stage, process in processes.items():
-                if stage not in ended and (process.poll() is not None or seconds > stage.deadline_seconds):
-                    ended[stage] = (_status(stage, process), seconds)
+            for stage, (one, process, started) in list(under_way.items()):
+                seconds = time.monotonic() - started
+                if process.poll() is not None or seconds > stage.deadline_seconds:
+                    ended[stage] = _status(stage, process), seconds
+                    del under_way[stage]
+                    one.close()
     return [(stage, *ended[stage]) for stage in stages]
 
 
