@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from portal.errors import Invalid
 from portal.jobs import retention
 from portal.pages.access import tenant_page
-from tenants.access import rank
+from tenants.access import rank, require
 from tenants.models import Role
 
 SHOWN_JOBS = 50
@@ -45,7 +45,10 @@ class RetentionForm(forms.Form):
 def index(request: HttpRequest) -> HttpResponse:
     """With ``look`` among what is posted: what those rules would let go of, without saving them."""
     saved = retention.rules(request.tenant)
-    form = RetentionForm(request.POST or None, initial={"completions_days": saved.completions_days, "versions_days": saved.versions_days})
+    posted = request.POST if request.method == "POST" else None
+    if posted is not None:
+        require(request.tenant, request.user, Role.ADMIN)
+    form = RetentionForm(posted, initial={"completions_days": saved.completions_days, "versions_days": saved.versions_days})
     if form.is_valid() and "look" not in request.POST and _changed(request, form):
         return redirect("accounts:retention")
     wanted = retention.Rules(**form.cleaned_data) if form.is_valid() else saved
