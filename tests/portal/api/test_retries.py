@@ -22,6 +22,7 @@ from tests.portal.fake_engine import FakeEngine
 from tests.portal.test_notices import Receiver, ended
 from tests.portal.world import NOW, World, additions
 
+pytestmark = pytest.mark.timeout(300)
 TIMES = 10
 # Billing's open pages of Stripe (tests/portal/billing/test_api_writes.py); a leak is reported by nobody, so there is no one to hold a key.
 ELSEWHERE = {"/api/v1/billing/checkout/", "/api/v1/billing/plan/", "/api/v1/billing/portal/", "/api/v1/tokens/report/"}

@@ -28,6 +28,7 @@ from tests.portal.test_tenancy import things
 from tests.portal.test_tenancy_table import CALLERS, caller
 from tests.portal.world import NOW, World
 
+pytestmark = pytest.mark.timeout(600)  # hundreds of calls; the first role also waits for the database and the schema
 WANTED = (
     checks.not_a_server_error,
     conformance.status_code_conformance,
