@@ -45,7 +45,7 @@ class LimitsForm(forms.Form):
         label="Stop at",
         required=False,
         widget=forms.TextInput(attrs=_MONEY),
-        help_text="Before a month's usage would cost more, no job starts, and running jobs pause after the step that runs.",
+        help_text="Before a month's usage would cost more, nothing new starts, and running jobs pause after the step that runs.",
     )
 
 
