@@ -2,7 +2,7 @@
 in the database and in the history.
 
 PostgreSQL, Valkey, the portal's processes and the engine's are real; sampler and trainer are the engine's fakes, which take their time and
-no model. What a dying vLLM or a trainer with a model costs is in ``test_real_engine.py``, a dying reward-runner in ``test_real_house.py``.
+no model. The day with a model, on which vLLM and the reward-runner die too, is in ``test_real_house.py``.
 """
 
 from __future__ import annotations

@@ -1,30 +1,36 @@
-"""A whole installation with the real engine on tiny-math: destroyed and restored from its backup, and with the reward-runner killed."""
+"""A whole installation with the real engine on tiny-math: its outage day, and destroyed and restored from its backup."""
 
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine import audit
+from tests.browser.stack import ROOT
 from tests.portal.test_stack import Person, ended, eventually, whole
 from tests.support.house import House, standing
+from tests.support.promises import all_kept, billed, books_are_sound, watching
 
 pytestmark = [pytest.mark.soak, pytest.mark.stack, pytest.mark.timeout(900)]
-STEPS = 30
+STEPS, DAY = 30, 36
 EXACT = "def grade(sample, item):\n    return float(sample['output_text'].strip() == item['answer'])\n"
+BROKEN = "def grade(sample, item):\n    raise RuntimeError('not today')\n"
 
 
 class Trainer(Person):
-    """Alice, whose jobs fit the bundled model and are graded by her own code."""
+    """Somebody whose jobs fit the bundled model and are graded by code of their own."""
 
-    def __init__(self, house: House):
-        super().__init__(house)
-        reward = self.http.post("/rewards/", json={"name": "own code", "grader": {"type": "python", "source": EXACT}}).json()
+    def __init__(self, house: House, email: str = "alice@example.org", *, source: str = EXACT):
+        super().__init__(house, email)
+        reward = self.http.post("/rewards/", json={"name": "own code", "grader": {"type": "python", "source": source}}).json()
         self.order |= {
             "reward": reward["id"],
             "rollout": {"prompts_per_step": 8, "group_size": 4, "max_prompt_tokens": 24, "max_new_tokens": 8},
@@ -44,36 +50,41 @@ class Trainer(Person):
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with standing(tmp_path / "var", real=True, MARLAAS_JOB_SLOTS="4") as house:
+    with standing(tmp_path / "var", real=True, MARLAAS_JOB_SLOTS="7", MARLAAS_KV_GIB="0.5") as house:
         yield house
 
 
-def billed(house: House) -> list[tuple[Any, ...]]:
-    """(job, step, kind, number of entries, micros) of everything that jobs were charged, in order."""
-    return house.rows(
-        "SELECT source, step, kind, count(*), sum(amount_micros) FROM billing_entry WHERE source_type = 'job' AND amount_micros <> 0"
-        " GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
-    )
+def outages(house: House) -> list[Callable[[], None]]:
+    parts = ("VLLM::EngineCore", "ray::RolloutActor", "ray::TrainActor", "ray::ManagerActor", "ray::HttpActor")
+    return [*(partial(house.kill_part, part) for part in parts), house.kill_reward_runners, house.engine_again]
 
 
-def books_are_sound(house: House) -> None:
-    assert ", 0 differences" in (found := house.manage("compare_engine")), found
-    assert "0 unsound" in (found := house.manage("check_billing")), found
-    assert {count for _, _, _, count, _ in billed(house)} == {1}, "a step is billed once for each kind"
+def trained_anew(house: House) -> list[str]:
+    """See ``tests.support.replay``."""
+    replay = (sys.executable, "-m", "tests.support.replay", str(house.state))
+    done = subprocess.run(replay, cwd=ROOT, env=house.environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
 
 
-def test_the_reward_runner_dies_and_the_jobs_that_it_graded_end_right(house: House) -> None:
-    alice = Trainer(house)
-    jobs = [alice.start(steps=12) for _ in range(2)]
-    for behind in (2, 5):
-        alice.until(jobs[0], behind)
-        house.kill_reward_runners()
-    for job in jobs:
-        alice.wait(job, ended)
-        whole(alice, job, 12)
-    books_are_sound(house)
-    house.stop()
-    assert audit.audit(house.engine.engine_dir) == []
+def test_each_part_with_the_model_dies_while_six_jobs_run_and_each_step_is_as_if_none_had(house: House) -> None:
+    """The ``outage day`` of the parts that have fakes in the other. Bob's reward fails all the while, and only Bob hears of it (I7)."""
+    alice, bob = Trainer(house), Trainer(house, "bob@example.org", source=BROKEN)
+    jobs = [alice.start(steps=DAY) for _ in range(6)]
+    bobs = bob.start(steps=DAY)
+    with watching(alice, jobs, seconds=800) as seen:
+        for strike in outages(house):
+            more = sum(alice.job(job)["version"] for job in jobs) + 2 * len(jobs)  # one may lie ready of each
+            eventually(lambda more=more: sum(alice.job(job)["version"] for job in jobs) >= more or None)
+            strike()
+            house.until_engine()
+        bob.wait(bobs, lambda job: job["state"] == "paused")
+        bob.http.post(f"/jobs/{bobs}/cancel/")
+        for person, job in ((bob, bobs), *((alice, job) for job in jobs)):
+            person.wait(job, ended)
+        steps = 6 * DAY + bob.job(bobs)["version"]
+        all_kept(house, alice, jobs, DAY, seen)
+    assert trained_anew(house) == [f"{steps} steps"]
 
 
 def test_all_is_back_after_a_backup_was_restored_over_nothing(house: House, tmp_path: Path) -> None:
