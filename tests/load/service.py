@@ -158,8 +158,9 @@ def memory(house: House) -> dict[str, int]:
 
 
 def figures(seen: Seen, calls: Calls, memory: Sequence[dict[str, int]], steps: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds from the engine's stamp to the sockets (``lag``), of calls (``api``), memory in MB by reading and its growth since it was
-    warm."""
+    """Seconds from the engine's stamp to the sockets (``lag``; its 99th percentile also for each tenth of the run), of calls (``api``),
+    memory in MB by reading and its growth since it was warm.
+    """
     lag, api = quantiles(seen.seconds), quantiles([second for kind in calls.seconds.values() for second in kind])
     warm, last = memory[WARM - 1], memory[-1]
     growth = {name: round(last[name] / warm[name], 3) for name in last if name in warm}
@@ -169,6 +170,7 @@ def figures(seen: Seen, calls: Calls, memory: Sequence[dict[str, int]], steps: i
         "steps": steps,
         "steps_seen": len(seen.seconds),
         "lag": lag,
+        "lag_p99_by_tenth": [quantiles(part)["p99"] for part in tenths(seen.seconds)],
         "breaks": seen.breaks,
         "calls": sum(map(len, calls.seconds.values())),
         "calls_failed": dict(calls.failed),
@@ -183,6 +185,12 @@ def figures(seen: Seen, calls: Calls, memory: Sequence[dict[str, int]], steps: i
         and bool(api)
         and max(growth.values()) < MOST_GROWTH,
     }
+
+
+def tenths(seconds: Sequence[float]) -> list[Sequence[float]]:
+    """In the order of their coming: whether a bad figure is that of a bad minute. Empty for fewer than ten."""
+    size = len(seconds) // 10
+    return [seconds[start : start + size] for start in range(0, 10 * size, size)] if size else []
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float]:

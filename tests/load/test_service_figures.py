@@ -29,3 +29,8 @@ def test_a_calm_day_holds():
 )
 def test_slow_silent_broken_failing_or_growing_does_not_hold(spoiled):
     assert not of(**spoiled)["holds"]
+
+
+def test_a_bad_minute_shows_where_it_was():
+    assert of([0.2] * 50 + [5.0] * 10 + [0.2] * 40)["lag_p99_by_tenth"] == [0.2] * 5 + [5.0] + [0.2] * 4
+    assert of([0.2] * 9)["lag_p99_by_tenth"] == []
