@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from portal.jobs.models import Checkpoint, EngineCursor, EngineModel, Job, JobCommand, JobEvent, JobSubmission, StepChunk
+from portal.jobs.models import Checkpoint, EngineCursor, EngineModel, Job, JobCommand, JobEvent, JobSubmission, Retention, StepChunk
 from tenants.records import ReadOnly
 
 
@@ -58,3 +58,10 @@ class StepChunkAdmin(ReadOnly):
     list_display = ("job", "__str__")
     search_fields = ("job__public_id",)
     list_select_related = ("job",)
+
+
+@admin.register(Retention)
+class RetentionAdmin(ReadOnly):
+    list_display = ("tenant", "completions_days", "versions_days", "changed_at")
+    search_fields = ("tenant__name", "tenant__public_id")
+    list_select_related = ("tenant",)
