@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -14,11 +13,10 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.datasets import measure, removal, reports
 from portal.datasets.models import Dataset
 from portal.datasets.preview import MAX_NEEDLE, page
-from portal.errors import Invalid
 from portal.jobs import catalog
-from portal.names import check_typed
 from portal.numbers import MOST
 from portal.pages.access import changed_by, tenant_page
+from portal.pages.deletion import delete_typed
 from portal.query import whole
 from tenants.models import Role
 
@@ -76,15 +74,7 @@ def lengths(request: HttpRequest, public_id: str) -> HttpResponse:
 @tenant_page
 @changed_by(Role.MEMBER)
 def delete(request: HttpRequest, public_id: str) -> HttpResponse:
-    dataset = _dataset(request, public_id)
-    try:
-        check_typed(request.POST.get("typed", ""), dataset.name)
-        removal.delete_dataset(request.tenant, request.user, dataset, timezone.now())
-    except Invalid as refusal:
-        messages.error(request, f"{dataset.name} stays: {'; '.join(text for _, text in refusal.problems)}.")
-        return redirect("datasets:detail", dataset.public_id)
-    messages.success(request, f"{dataset.name} is deleted.")
-    return redirect("datasets:list")
+    return delete_typed(request, _dataset(request, public_id), removal.delete_dataset, pages="datasets")
 
 
 @require_safe

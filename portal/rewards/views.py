@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import secrets
 
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.errors import Invalid
-from portal.names import check_typed
 from portal.pages.access import changed_by, maker_page, tenant_page
+from portal.pages.deletion import delete_typed
 from portal.rewards import lab_views, removal, sheets
 from portal.rewards.actions import create_reward
 from portal.rewards.examples import items_of, rules
@@ -64,14 +62,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
 @changed_by(Role.MEMBER)
 def delete(request: HttpRequest, public_id: str) -> HttpResponse:
     reward = get_object_or_404(request.tenant.rewards, public_id=public_id)
-    try:
-        check_typed(request.POST.get("typed", ""), reward.name)
-        removal.delete_reward(request.tenant, request.user, reward, timezone.now())
-    except Invalid as refusal:
-        messages.error(request, f"{reward.name} stays: {'; '.join(text for _, text in refusal.problems)}.")
-        return redirect("rewards:detail", reward.public_id)
-    messages.success(request, f"{reward.name} is deleted.")
-    return redirect("rewards:list")
+    return delete_typed(request, reward, removal.delete_reward, pages="rewards")
 
 
 def _create(request: HttpRequest, form: RewardForm) -> Reward | None:
