@@ -28,7 +28,7 @@ up: setup ## Start the site and its engine, and watch them until Ctrl-C
 down: ## Stop what `make up` or `make demo` started
 	@if [ -x $(RUN) ]; then exec $(RUN) -m deploy.supervisor down; else echo "Nothing is installed, so nothing runs."; fi
 
-test: ## Run every test (three quarters of an hour on two cores). STAGE=unit|portal|postgres|browser|stack|torch|engine runs one stage
+test: ## Run every test (half an hour on two cores). STAGE=unit|portal|postgres|browser|stack|torch|engine runs one stage
 	@deploy/install.sh test
 	@exec $$(deploy/install.sh which-test) -m tests.run $(STAGE)
 
