@@ -9,6 +9,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
@@ -32,7 +33,10 @@ BASE = 0  # the version that all others are held against
 
 @dataclass(kw_only=True)
 class Evaluator:
-    """``slots``: how many evaluations run at once, over all jobs."""
+    """``slots``: how many evaluations run at once, over all jobs; of one tenant's jobs only one.
+
+    So a tenant whose reward hangs, which takes an evaluation's whole deadline, keeps nobody else's jobs from their ends.
+    """
 
     driver: Driver
     store: Store
@@ -40,10 +44,11 @@ class Evaluator:
     rollout: RolloutPort
     adapters: SamplerAdapters
     deadlines: Deadlines
-    slots: int = 1
+    slots: int = 4
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.slots)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tenant, while somebody holds it or waits
 
     async def evaluate(self, command: StartEval) -> None:
         job = self.driver.history.jobs[command.job]
@@ -74,7 +79,7 @@ class Evaluator:
         return await stubbornly(lambda: self._once(job, version), tries=tries, on_failure=on_failure)
 
     async def _once(self, job: JobHistory, version: int) -> dict[str, Any]:
-        async with self._places:
+        async with self._turns.setdefault(job.tenant, asyncio.Lock()), self._places:
             event = await self.driver.say(job.job, "eval_started", {"version": version})
             await self.adapters.tidied(job.job)
             adapter = self.adapters.load(job, version, load_id=event.offset)

@@ -77,6 +77,20 @@ async def test_without_its_base_an_evaluation_says_what_it_can(tmp_path):
     await world.manager.stop()
 
 
+async def test_a_tenants_evaluations_that_hang_keep_nobody_else_from_his_end(tmp_path):
+    world = World(tmp_path)
+    hanging = world.script.gate("evaluate", "job_a")
+    await world.open()
+    for job, tenant in (("job_a", "ten_a"), ("job_c", "ten_a"), ("job_b", "ten_b")):
+        await world.submit(job, with_eval=True, steps=1, tenant=tenant)
+    await world.ended("job_b")
+    assert ([call.version for call in world.script.made("evaluate", "job_a")], world.script.made("evaluate", "job_c")) == ([0], [])
+
+    hanging.set()
+    await world.ended("job_a", "job_c")
+    await world.manager.stop()
+
+
 @pytest.mark.parametrize("point", ["evaluation:staged", "evaluation:renamed"])
 async def test_a_manager_that_dies_while_it_keeps_the_rows_evaluates_again(tmp_path, point):
     world = World(tmp_path)
