@@ -29,6 +29,7 @@ from engine.warm_start import begun_with
 logger = logging.getLogger(__name__)
 
 SOLVED = "Every completion was right: the job has learnt what these prompts ask. It may end here, or go on with harder ones."
+UNGRADED = "No completion could be graded, so there was nothing to learn from. The Reward Lab shows what the reward does with one."
 ADVICE = {
     "no_signal": "All completions of each group scored alike. Easier or harder prompts or a finer grader give it something to learn.",
     "nonfinite": "The gradient was not finite, so the adapter was left as it was. A lower learning rate usually helps.",
@@ -169,8 +170,7 @@ class Work:
     def _warn_of_skipped(self, job: str, step: dict[str, Any]) -> None:
         if (code := step["skipped"]) is not None:
             message = f"step {step['step']} was committed without an update ({code})"
-            solved = code == "no_signal" and step["rollout"]["groups_all_right"] == step["rollout"]["groups"]
-            advice = SOLVED if solved else ADVICE.get(code, "")
+            advice = _advice(code, step["rollout"])
             self._driver.say(job, "warning", {"code": code, "message": message, "advice": advice, "step": step["step"]})
 
     # Evaluation
@@ -188,6 +188,15 @@ class Work:
 
     def _now(self) -> float:
         return self._driver.timeline.monotonic()
+
+
+def _advice(code: str, rollout: dict[str, Any]) -> str:
+    """What to do about a step that was skipped for ``code``."""
+    if code == "no_signal" and rollout["invalid"] == rollout["completions"]:
+        return UNGRADED
+    if code == "no_signal" and rollout["groups_all_right"] == rollout["groups"]:
+        return SOLVED
+    return ADVICE.get(code, "")
 
 
 def served_tokens(summary: dict[str, Any]) -> int:

@@ -270,22 +270,25 @@ async def test_a_job_may_be_told_never_to_pause(tmp_path):
 
 
 class Solved(FakeRolloutPort):
-    """``right`` of the four groups of each batch have nothing but right completions."""
+    """``right`` of the four groups of each batch have nothing but right completions; ``ungraded``: none could be graded."""
 
-    def __init__(self, script, right: int) -> None:
+    def __init__(self, script, right: int, *, ungraded: bool = False) -> None:
         super().__init__(script)
-        self.right = right
+        self.right, self.ungraded = right, ungraded
 
     async def rollout(self, request):
         result = await super().rollout(request)
-        return RolloutResult(batch=result.batch, summary={**result.summary, "groups": 4, "groups_all_right": self.right})
+        summary = {**result.summary, "groups": 4, "groups_all_right": self.right}
+        return RolloutResult(batch=result.batch, summary=summary | ({"invalid": summary["completions"]} if self.ungraded else {}))
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("right", "advice"), [(4, "has learnt"), (3, "Easier or harder")])
-async def test_a_step_without_signal_says_whether_everything_was_right(tmp_path, right, advice):
+@pytest.mark.parametrize(
+    ("right", "ungraded", "advice"), [(4, False, "has learnt"), (3, False, "Easier or harder"), (0, True, "could be graded")]
+)
+async def test_a_step_without_signal_says_why(tmp_path, right, ungraded, advice):
     world = World(tmp_path)
-    world.rollout, world.train = Solved(world.script, right), NoSignal(world.script)
+    world.rollout, world.train = Solved(world.script, right, ungraded=ungraded), NoSignal(world.script)
     await world.open()
     await world.manager.submit("job_a", submission(world, rounds=0, steps=1))
     await world.ended("job_a")
