@@ -217,13 +217,15 @@ const PHASES = {
   ready: ["Ready to train", "Its batch from version {v} is graded and waits for the trainer."],
   training: ["Training", "One optimizer step on the completions of version {v}."],
   committed: ["Committed", "Version {v} is on disk; its next rollout is being placed."],
+  evaluating: ["Evaluating", "All steps are committed; the evaluations that are still due run, or wait for their turn, before the job ends."],
   paused: ["Paused", "Nothing runs until it is resumed. Its versions are kept."],
   ended: ["Finished", ""],
 };
 
 /** What the job is doing now and why, in words: { title, why }. */
-export function phaseText({ phase, state, stateReason, ended, version }) {
-  const [title, sentence] = PHASES[phase.name] ?? [phase.name, ""];
+export function phaseText({ phase, state, stateReason, ended, version, stepsPlanned }) {
+  const name = phase.name === "committed" && version >= stepsPlanned ? "evaluating" : phase.name;
+  const [title, sentence] = PHASES[name] ?? [name, ""];
   if (ended) return { title: { succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled" }[state] ?? title, why: sentenceCase(stateReason || `Ended at version ${version}`) };
   const why = phase.reason || stateReason || sentence.replace("{v}", String(phase.version ?? version));
   const parts = [why];

@@ -81,6 +81,11 @@ def test_an_unknown_kind_is_logged_and_changes_nothing_else(absorb: Callable[...
     assert {**before, "log": 0, "seq": 0, "gaps": 0} == {**after, "log": 0, "seq": 0, "gaps": 0}
 
 
+def test_behind_the_last_step_only_evaluations_are_still_to_come(absorb: Callable[..., Any]) -> None:
+    steps = [step(number + 1, number) for number in range(1, 11)]
+    assert [absorb([ACCEPTED, *steps[:done]])["text"]["title"] for done in (9, 10)] == ["Committed", "Evaluating"]
+
+
 def test_waiting_says_why_and_in_which_place(absorb: Callable[..., Any]) -> None:
     state = absorb([ACCEPTED, event(2, "waiting", reason="all places are taken", position=3)])
     assert state["text"] == {"title": "Waiting", "why": "All places are taken. Place 3 in the queue."}
