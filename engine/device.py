@@ -241,6 +241,19 @@ def let_others_go_first(niceness: int) -> None:
             os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
+def let_other_sessions_go_first(niceness: int, group: Path = Path("/proc/self/autogroup")) -> None:
+    """Linux shares its cores among sessions before it looks at processes (autogroup), so that no niceness within one is heard outside.
+
+    For a session's leader only: one program among those of a terminal would speak for all. Elsewhere than on such a Linux, and within a
+    container's cgroup, this changes nothing. Never less nice than it was.
+    """
+    if not niceness or os.getsid(0) != os.getpid() or not group.exists():
+        return
+    with contextlib.suppress(OSError):  # a kernel may have refused so many changes in a row; it goes without
+        if int(group.read_text().split()[-1]) < niceness:
+            group.write_text(str(niceness))
+
+
 def limit_threads(env: dict[str, str], count: int = 1) -> None:
     """Bound the maths libraries' thread pools; must happen before torch is imported. Oversubscribed cores are catastrophic here."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):

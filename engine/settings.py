@@ -61,6 +61,7 @@ class EngineSettings(BaseSettings):
     dense_lora: bool = True
     reward_sandbox: Literal["auto", "bwrap", "plain", "weak"] = "auto"
     reward_workers: Annotated[int, Field(ge=1, le=1024)] = 64
+    niceness: Annotated[int, Field(ge=0, le=19)] = 10
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
     search_endpoints: Annotated[dict[str, str], NoDecode] = {}
     judges: Annotated[dict[str, str], NoDecode] = {}

@@ -18,6 +18,7 @@ from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Callable
 from typing import Any
 
+from engine import device
 from engine.models import registry
 from engine.runtime import process, reaper, run_file
 from engine.runtime.names import Factories
@@ -38,6 +39,7 @@ def say(**line: Any) -> None:
 def serve(settings: EngineSettings, *, factories: Factories | None = None, report: Callable[..., None] = say) -> int:
     """Run the engine until SIGTERM or SIGINT. Exit code: 0 after a signal, 1 when it could not start or Ray died."""
     settings.make_dirs()
+    device.let_other_sessions_go_first(settings.niceness)
     process.log_beside_stdout(settings.log_dir / "engine-launcher.log")
     try:
         with run_file.only_one(settings):

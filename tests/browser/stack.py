@@ -49,6 +49,7 @@ class Stack:
             "MARLAAS_RUNTIME": str(self.runtime),
             "MARLAAS_ENGINE_URL": f"http://127.0.0.1:{engine_port}",
             "MARLAAS_ENGINE_SECRET": "browser-tests",
+            "MARLAAS_NICENESS": "0",  # tests run beside other tests, which an engine must not wait for
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "PYTHONUNBUFFERED": "1",
         }

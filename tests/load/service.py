@@ -24,6 +24,7 @@ import httpx
 from rich.console import Console
 from rich.progress import Progress
 
+from engine.settings import EngineSettings
 from tests.browser.people import Person, seed
 from tests.load.live import QUANTILES, Seen, all_connected, memory_of, session_of, watch
 from tests.load.output import tell
@@ -62,7 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     with tempfile.TemporaryDirectory(prefix="load-") as folder:
         engine = {"FAKE_SAMPLER_SECONDS": "0.8", "FAKE_STEP_SECONDS": "0.1"} if options.fakes else {}
-        settings = {"MARLAAS_JOB_SLOTS": str(options.jobs), "MARLAAS_STARTING_CREDIT": "1000000", "MARLAAS_KV_GIB": "0.75", **engine}
+        settings = {
+            "MARLAAS_NICENESS": str(EngineSettings.model_fields["niceness"].default),  # as installed
+            "MARLAAS_JOB_SLOTS": str(options.jobs),
+            "MARLAAS_STARTING_CREDIT": "1000000",
+            "MARLAAS_KV_GIB": "0.75",
+            **engine,
+        }
         with standing(Path(folder) / "var", real=not options.fakes, **settings) as house:
             found = asyncio.run(load(house, options, console))
     return tell(found, options.json, console)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from engine import device
 from engine.runtime import process
 
 
@@ -58,3 +59,17 @@ def test_a_process_is_never_less_nice_than_it_was_started(started_with, runs_wit
     script = "import os; from engine import device; device.let_others_go_first(15); print(os.getpriority(os.PRIO_PROCESS, 0))"
     command = ["nice", "-n", str(started_with), sys.executable, "-c", script]
     assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) == runs_with
+
+
+@pytest.mark.parametrize(("leads", "nice", "becomes"), [(True, 0, "10"), (True, 15, None), (False, 0, None)])
+def test_the_leader_of_a_session_lets_others_go_first_and_is_never_less_nice(tmp_path, leads, nice, becomes):
+    group = tmp_path / "autogroup"
+    group.write_text(was := f"/autogroup-7 nice {nice}\n")
+    script = "import sys; from pathlib import Path; from engine import device; device.let_other_sessions_go_first(10, Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", script, str(group)], check=True, start_new_session=leads)
+    assert group.read_text() == (becomes or was)
+
+
+def test_where_cores_are_not_shared_among_sessions_nothing_is_written(tmp_path):
+    device.let_other_sessions_go_first(10, tmp_path / "autogroup")
+    assert not list(tmp_path.iterdir())
