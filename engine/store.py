@@ -152,8 +152,10 @@ class Store:
         with self._epoch.guard():
             if (head := self.head(job)) != version:
                 raise StaleCommit(f"{job}: HEAD is {head}, so a batch of version {version} is stale")
-            make_directory(folder)
+            make_directory(folder.parent)
+            folder.mkdir(exist_ok=True)
             replace_file(folder / f"{attempt}.msgpack", batch, crash_at=self._crash_at, label="rollout")
+            fsync_directory(folder.parent)  # last: the file's flush has taken the folder's name along, and a job waits for each flush
 
     def read_rollout(self, job: str, version: int, attempt: int) -> bytes:
         """The batch of an attempt. Raises ``UnknownVersion``."""

@@ -1,11 +1,12 @@
 """The only door to vLLM: one ``AsyncLLM`` with many LoRA adapters, made safe to share.
 
-    load(ref, files) ── files to a private folder ── add_lora(fresh id, job@version) ── probe ──▶ served
-    sample(ref, prompt) ── token ids in, token ids + log-probabilities out; salted with (tenant, job, version, load)
+    load(ref, files) ── files to a private folder ── add_lora(fresh id, job@version) ──▶ served, while it is probed
+    sample(ref, prompt) ── token ids in; token ids + log-probabilities out once the probe is passed; salted with tenant, job, version, load
     unload(job) ── removed once the last request under it has ended
 
 Each load has an id of its own that is never used again: vLLM was seen serving cached tokens of OLD weights under a reused one.
 After each load a probe compares a few log-probabilities with the base model's: an adapter whose names vLLM ignores would serve the base.
+Its first requests are in the probe's batch, not behind it; nothing that was sampled is given out before the probe is passed.
 
 Importing this module imports vLLM, so the device profile's ``vllm_env`` must stand in the environment before that.
 """
@@ -76,6 +77,16 @@ class _Loaded:
     folder: Path
     users: int = 0
     unwanted: bool = False
+    proof: asyncio.Task[None] | None = None
+
+    async def proven(self) -> None:
+        """Returns once the probe is passed. Raises what it found."""
+        if self.proof is not None:
+            await asyncio.shield(self.proof)
+
+    @property
+    def refused(self) -> bool:
+        return self.proof is not None and self.proof.done() and (self.proof.cancelled() or self.proof.exception() is not None)
 
     @property
     def salt(self) -> str:
@@ -113,8 +124,8 @@ class VllmSampler:
     async def close(self) -> None:
         """Stop the engine and remove the adapter files."""
         self.died.set()
-        for leaving in self._leaving:
-            leaving.cancel()
+        for ending in (*self._leaving, *(loaded.proof for loaded in self._loaded.values() if loaded.proof is not None)):
+            ending.cancel()
         if self._engine.output_handler is not None:  # it would report the engine's end as a failure
             self._engine.output_handler.cancel()
         await asyncio.to_thread(self._engine.shutdown)
@@ -128,12 +139,14 @@ class VllmSampler:
     async def load(self, ref: AdapterRef, files: Snapshot) -> AdapterRef:
         """Have (tenant, job, version) served; returns the ref it is loaded under, which is an earlier one if it was there already.
 
-        Raises ``LoadRefused`` when the adapter does not fit or has no effect; it is then not served.
+        Raises ``LoadRefused`` when the adapter does not fit. One without effect is refused to whoever samples with it, and then removed.
         """
         key = (ref.tenant, ref.job, ref.version)
-        if key in self._loaded:
-            self._loaded[key].unwanted = False
-            return self._loaded[key].ref
+        if (there := self._loaded.get(key)) is not None:
+            if there.refused:
+                await there.proven()
+            there.unwanted = False
+            return there.ref
         if key not in self._loading:
             task = asyncio.create_task(self._load(ref, files))
             self._loading[key] = task
@@ -160,17 +173,27 @@ class VllmSampler:
         del self._loading[key]
         if not done.cancelled() and done.exception() is None:
             self._loaded[key] = done.result()
+            self._drop_if_idle(done.result())  # its proof may have failed already
 
     async def _load(self, ref: AdapterRef, files: Snapshot) -> _Loaded:
         facts = adapters.inspect(files, layers=self._config.layers, max_rank=self._config.max_rank)
         loaded = await self._add(ref, files)
-        try:
-            if not facts.does_nothing and await self._equals_base(loaded):
-                await self._prove_names(ref, files, facts)
-        except BaseException:
-            await self._remove(loaded)
-            raise
+        if not facts.does_nothing:
+            loaded.users += 1  # so that it is not removed under its own probe
+            loaded.proof = asyncio.create_task(self._prove(loaded, files, facts), name=f"prove {ref.name}")
         return loaded
+
+    async def _prove(self, loaded: _Loaded, files: Snapshot, facts: adapters.AdapterFacts) -> None:
+        """Ends the use that ``_load`` began."""
+        try:
+            if await self._equals_base(loaded):
+                await self._prove_names(loaded.ref, files, facts)
+        except BaseException:
+            loaded.unwanted = True
+            raise
+        finally:
+            loaded.users -= 1
+            self._drop_if_idle(loaded)
 
     async def _prove_names(self, ref: AdapterRef, files: Snapshot, facts: adapters.AdapterFacts) -> None:
         """A small adapter may equal the base within rounding. An amplified copy cannot, unless vLLM ignores its tensors."""
@@ -229,7 +252,9 @@ class VllmSampler:
             except ValueError as error:  # vLLM's word for a request that it does not take, a schema that it cannot hold to among them
                 raise PortError(f"vLLM refused the request: {error}", attribution="user") from error
         async with self._using(adapter) as loaded:
-            return _sampled(await self._generate(prompt_ids, _sampling_params(params), loaded, params.priority))
+            sampled = _sampled(await self._generate(prompt_ids, _sampling_params(params), loaded, params.priority))
+            await loaded.proven()
+            return sampled
 
     async def stream(
         self, adapter: AdapterRef, prompt_ids: list[int], params: SampleParams, *, top_logprobs: int | None = None
@@ -237,12 +262,13 @@ class VllmSampler:
         """A completion as it grows; ``stop`` strings end it and are left out. Closing the iterator aborts it. Raises ``PortError``."""
         wanted = _streaming_params(params, top_logprobs)
         try:
-            async with (
-                self._using(adapter) as loaded,
-                aclosing(self._outputs(prompt_ids, wanted, loaded, params.priority, salt=f"base/{adapter.tenant}")) as outputs,
-            ):
-                async for output in outputs:
-                    yield _piece(output, top_logprobs or 0)
+            async with self._using(adapter) as loaded:
+                if loaded is not None:
+                    await loaded.proven()
+                stream = self._outputs(prompt_ids, wanted, loaded, params.priority, salt=f"base/{adapter.tenant}")
+                async with aclosing(stream) as outputs:
+                    async for output in outputs:
+                        yield _piece(output, top_logprobs or 0)
         except ValueError as error:
             raise PortError(f"vLLM refused the request: {error}", attribution="user") from error
 
@@ -260,8 +286,7 @@ class VllmSampler:
             yield loaded
         finally:
             loaded.users -= 1
-            if loaded.unwanted:
-                self._drop_if_idle(loaded)
+            self._drop_if_idle(loaded)
 
     async def _schemas_hold(self) -> bool:
         if self._holds_schemas is None:

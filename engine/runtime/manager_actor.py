@@ -47,6 +47,7 @@ class ManagerActor:
             raise
         manager.failed.add_done_callback(lambda failed: process.exit_now(f"manager failed: {failed.result()!r}"))
         self._readiness.set(PART, None)
+        process.settle()
         return manager
 
     async def _make(self) -> Manager:

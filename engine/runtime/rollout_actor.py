@@ -37,6 +37,7 @@ class RolloutActor:
         engine_processes = process.children(named="VLLM")
         process.watch(engine_processes, lambda pid: process.exit_now(f"vLLM's process {pid} ended"))
         self._watching = asyncio.ensure_future(_exit_when(worker.died))
+        process.settle()
         logger.info("sampler ready; engine processes %s", engine_processes)
         return worker
 

@@ -59,6 +59,7 @@ class TrainActor:
         self._generation = generation
         worker_class = await self._worker_class
         self._worker = await self._in_thread(_start_worker, worker_class, self._settings, self._rank, world_size, init_method)
+        process.settle()
         logger.info("rank %d of %d ready in group %d", self._rank, world_size, generation)
 
     async def hold(self) -> None:

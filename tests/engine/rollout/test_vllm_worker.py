@@ -91,8 +91,9 @@ async def test_an_adapter_that_the_engine_ignores_is_refused_by_the_probe(sample
     facts = adapters.AdapterFacts(rank=16, names=("wrong",), does_nothing=False)
     monkeypatch.setattr(adapters, "inspect", lambda *_, **__: facts)
 
+    there = await sampler.load(ref, files)
     with pytest.raises(LoadRefused, match="without effect"):
-        await sampler.load(ref, files)
+        await sampler.sample(there, PROMPT, params())
     with pytest.raises(PortError, match="not loaded"):
         await sampler.sample(ref, PROMPT, params())
 
