@@ -189,7 +189,7 @@ CONTENT_SECURITY_POLICY = csp.STRICT
 API_CALLS_PER_MINUTE = {"token": ENV.api_calls_per_token, "tenant": ENV.api_calls_per_tenant}
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.auth.TokenAuthentication", "portal.api.auth.SessionAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["portal.api.auth.HasScope"],
+    "DEFAULT_PERMISSION_CLASSES": ["portal.api.auth.HasScope", "portal.api.parameters.OnlyDocumented"],
     "DEFAULT_THROTTLE_CLASSES": ["portal.api.limits.PerToken"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.JSONParser"],

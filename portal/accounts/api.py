@@ -24,7 +24,8 @@ from portal.api.auth import granted, tenant_of
 from portal.api.choices import chosen
 from portal.api.idempotency import OncePerKey
 from portal.api.limits import PerAddress
-from portal.api.views import MISSING, REFUSED, TenantViews, documented
+from portal.api.parameters import OnlyDocumented, documented
+from portal.api.views import MISSING, REFUSED, TenantViews
 from tenants import actions, members, tokens
 from tenants.access import Forbidden, require
 from tenants.models import ApiToken, AuditEntry, Invitation, Membership, Role, Tenant
@@ -275,7 +276,7 @@ class LeakReport(GenericAPIView):
     """Anybody's: whoever holds a token may end it."""
 
     authentication_classes: ClassVar[list] = []
-    permission_classes = (permissions.AllowAny,)
+    permission_classes = (permissions.AllowAny, OnlyDocumented)
     throttle_classes = (PerAddress,)
     serializer_class = LeakIn
 

@@ -24,6 +24,7 @@ from portal.api.auth import granted, tenant_of
 from portal.api.choices import chosen
 from portal.api.idempotency import OncePerKey
 from portal.api.numbers import decimal, parameter, whole, whole_of
+from portal.api.parameters import documented
 from portal.api.stream import EventStream, frames, right_to_listen
 from portal.billing.costs import with_cost
 from portal.jobs import actions as job_actions
@@ -38,10 +39,6 @@ MOST_EVALUATED_ROWS = 1000
 REFUSED = {400: shapes.ErrorOut, 401: shapes.ErrorOut, 403: shapes.ErrorOut}
 MISSING = {**REFUSED, 404: shapes.ErrorOut}
 CHANGED = {**MISSING, 409: shapes.ErrorOut}
-
-
-def documented(answer: Any, errors: dict[int, Any], success: int = 200, **more: Any) -> Any:
-    return extend_schema(responses={success: answer, **errors}, **more)
 
 
 class TenantViews(OncePerKey, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
@@ -136,8 +133,10 @@ class Jobs(TenantViews):
             msgspec.json.encode({"events": rows, "last": rows[-1]["seq"] if rows else after}), content_type="application/json"
         )
 
-    @extend_schema(
-        responses={(200, "text/event-stream"): OpenApiTypes.STR, 204: None, **MISSING},
+    @documented(
+        OpenApiTypes.STR,
+        {204: None, **MISSING},
+        (200, "text/event-stream"),
         parameters=[_AFTER, _LAST_ID, OpenApiParameter("format", exclude=True)],
         operation_id="jobs_stream",
     )

@@ -19,7 +19,8 @@ from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
 from portal.api.choices import chosen
 from portal.api.idempotency import OncePerKey
-from portal.api.views import CHANGED, REFUSED, documented
+from portal.api.parameters import OnlyDocumented, documented
+from portal.api.views import CHANGED, REFUSED
 from portal.billing import ledger, limits, prices, quotas, standing, stripe_client, subscriptions, topups, usage
 from portal.billing.forecast import forecast
 from portal.billing.models import Entry, Invoice, Plan
@@ -283,7 +284,7 @@ class Prices(GenericAPIView):
     """For everybody."""
 
     authentication_classes = ()
-    permission_classes = (AllowAny,)
+    permission_classes = (AllowAny, OnlyDocumented)
 
     @documented(PricesOut, {})
     def get(self, request: Request) -> Response:

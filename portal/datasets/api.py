@@ -18,8 +18,9 @@ from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
 from portal.api.choices import chosen
 from portal.api.numbers import parameter, whole
+from portal.api.parameters import documented
 from portal.api.parsers import JSONParser
-from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
+from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews
 from portal.datasets import measure, removal
 from portal.datasets.actions import create_dataset, parse_plan
 from portal.datasets.models import Dataset

@@ -18,7 +18,8 @@ from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
 from portal.api.idempotency import OncePerKey
 from portal.api.numbers import parameter, whole
-from portal.api.views import CHANGED, MISSING, documented
+from portal.api.parameters import documented
+from portal.api.views import CHANGED, MISSING
 from portal.jobs import checkpoints, comparing
 from portal.jobs.models import Job
 

@@ -16,7 +16,8 @@ from rest_framework.response import Response
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
 from portal.api.idempotency import OncePerKey
-from portal.api.views import MISSING, REFUSED, TenantViews, documented
+from portal.api.parameters import documented
+from portal.api.views import MISSING, REFUSED, TenantViews
 from portal.notices import carrying, webhooks, wishes
 from portal.notices.models import Delivery, Notice, Webhook
 from tenants.models import Role

@@ -12,7 +12,7 @@ from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api.auth import tenant_of
+from portal.api.auth import HasScope, tenant_of
 from portal.api.idempotency import OncePerKey
 from portal.api.numbers import whole
 from portal.openai import errors
@@ -24,6 +24,7 @@ MAX_PAGE = 100
 @extend_schema(exclude=True)
 class View(OncePerKey, APIView):
     noun: str | None = None
+    permission_classes = (HasScope,)  # clients of OpenAI's send parameters that are none of ours
 
     def get_exception_handler(self) -> Callable[..., Any]:
         return errors.handle

@@ -17,7 +17,8 @@ from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
 from portal.api.idempotency import OncePerKey
 from portal.api.numbers import decimal, parameter, whole
-from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
+from portal.api.parameters import documented
+from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews
 from portal.errors import Invalid
 from portal.rewards import lab, removal
 from portal.rewards.actions import checked_grader, create_reward

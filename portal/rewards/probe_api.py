@@ -13,7 +13,8 @@ from rest_framework.response import Response
 
 from portal.api import serializers as shapes
 from portal.api.auth import tenant_of
-from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews, documented
+from portal.api.parameters import documented
+from portal.api.views import CHANGED, MISSING, REFUSED, TenantViews
 from portal.errors import Invalid
 from portal.rewards import probes
 from portal.rewards.probe_models import Probe
