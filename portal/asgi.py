@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from channels.auth import AuthMiddlewareStack
@@ -23,3 +24,7 @@ application = ProtocolTypeRouter(
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
+
+# What is loaded stays: no collection of garbage looks through all of it again while sockets wait.
+gc.collect()
+gc.freeze()

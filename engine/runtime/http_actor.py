@@ -117,6 +117,7 @@ class HttpActor:
         config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=75)
         self._serving = asyncio.get_running_loop().create_task(uvicorn.Server(config).serve(sockets=[listener]))
         self._serving.add_done_callback(lambda done: process.exit_now(f"the HTTP server ended: {done}"))
+        process.settle()
 
     async def ready(self) -> None:
         """Answers while the port is open."""
