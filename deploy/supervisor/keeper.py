@@ -70,6 +70,7 @@ def _start(niceness: int, cores: str, command: list[str]) -> int:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper:
             os._exit(1)
+        os.setsid()  # its own, so that it may say how far the whole of it goes behind others (engine.device)
         os.nice(niceness)
         if cores != "-":
             os.sched_setaffinity(0, {int(core) for core in cores.split(",")})

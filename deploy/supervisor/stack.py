@@ -10,7 +10,7 @@ from deploy.supervisor.settings import Settings
 
 # Weights may have to be fetched and converted first, so the engine's deadline is wide; it says meanwhile what it is doing.
 ENGINE_READY_SECONDS = 1800.0
-# The pages must stay behind a training step that shares their core.
+# Behind the engine's manager and door, which take little and feed the rest; before what calculates (``engine.device.CALCULATES``).
 PORTAL_NICENESS = 5
 # Longer than programs and proxies rest between two requests (a minute, usually): who reuses a connection that is just being closed fails.
 KEEP_ALIVE = ("--timeout-keep-alive", "75")
@@ -35,7 +35,7 @@ def _engine(settings: Settings) -> Service:
         title="Engine (Ray, vLLM, trainer)",
         command=(settings.python, "-m", "engine", "serve"),
         log=_log(settings, "engine"),
-        # Ray gives its workers a niceness of 15, which would put sampler and trainer behind the pages.
+        # Ray gives all its workers a niceness of 15, the manager too; here each chooses its own (engine/runtime/process.py).
         environment={"RAY_worker_niceness": "0", **settings.environment},
         probe=probes.http(f"{settings.engine_url}/healthz"),
         ready_seconds=ENGINE_READY_SECONDS,

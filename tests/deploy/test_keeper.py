@@ -32,3 +32,8 @@ def test_its_command_runs_on_the_cores_it_was_given():
     core = min(os.sched_getaffinity(0))
     done = keep(sys.executable, "-c", "import os; print(os.sched_getaffinity(0))", cores=str(core))
     assert done.stdout.strip() == f"{{{core}}}"
+
+
+def test_its_command_leads_a_session_and_so_may_let_the_others_go_first():
+    done = keep(sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid())")
+    assert done.stdout.strip() == "True"
