@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.events import Event
 from engine.journal import read_all
-from engine.store import SNAPSHOT_FILES, Corrupt, committed_versions, leftovers, read_verified
+from engine.store import COMPLETIONS, SNAPSHOT_FILES, Corrupt, batch_path, committed_versions, leftovers, read_verified
 from engine.trajectory import StaleBatch, check_on_policy, decode
 
 
@@ -44,7 +44,7 @@ def _job_problems(folder: Path, events: list[Event]) -> Iterator[str]:
     steps = [event for event in events if event.kind == "step"]
     yield from _versions(folder, len(steps), began=any(event.kind == "rollout_started" for event in events))
     if any(event.kind == "completions_deleted" for event in events):
-        if any((folder / name).exists() for name in ("rollouts", "evals")):
+        if any((folder / name).exists() for name in COMPLETIONS):
             yield "I8: completions deleted, but still on disk"
         return
     for step in steps:
@@ -99,7 +99,7 @@ def _versions(folder: Path, committed: int, *, began: bool) -> Iterator[str]:
 def _batch(folder: Path, step: Event) -> Iterator[str]:
     version, attempt = step.data["trained_from"], step.data["attempt"]
     try:
-        batch = decode((folder / "rollouts" / str(version) / f"{attempt}.msgpack").read_bytes())
+        batch = decode(batch_path(folder, version, attempt).read_bytes())
         check_on_policy(batch, job=step.job, version=version, attempt=attempt)
     except FileNotFoundError:
         yield f"I2: the batch of version {version}, attempt {attempt} is gone"

@@ -30,6 +30,8 @@ from engine.epoch import Epoch
 from engine.ports import ADAPTER_FILES, Snapshot
 
 SNAPSHOT_FILES = (*ADAPTER_FILES, "optimizer.safetensors", "trainer.json")
+_ROLLOUTS, _EVALS = "rollouts", "evals"
+COMPLETIONS = (_ROLLOUTS, _EVALS)  # below a job's folder, all that it sampled
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -148,19 +150,20 @@ class Store:
 
     def put_rollout(self, job: str, version: int, attempt: int, batch: bytes) -> None:
         """Keep the finished batch of an attempt, once. Raises ``StaleCommit`` when HEAD is not ``version``."""
-        folder = self._job(job) / "rollouts" / str(version)
+        path = batch_path(self._job(job), version, attempt)
         with self._epoch.guard():
             if (head := self.head(job)) != version:
                 raise StaleCommit(f"{job}: HEAD is {head}, so a batch of version {version} is stale")
-            make_directory(folder.parent)
-            folder.mkdir(exist_ok=True)
-            replace_file(folder / f"{attempt}.msgpack", batch, crash_at=self._crash_at, label="rollout")
-            fsync_directory(folder.parent)  # last: the file's flush has taken the folder's name along, and a job waits for each flush
+            make_directory(path.parent.parent)
+            path.parent.mkdir(exist_ok=True)
+            replace_file(path, batch, crash_at=self._crash_at, label="rollout")
+            # Last: the file's flush has taken the folder's name along, and a job waits for each flush.
+            fsync_directory(path.parent.parent)
 
     def read_rollout(self, job: str, version: int, attempt: int) -> bytes:
         """The batch of an attempt. Raises ``UnknownVersion``."""
         try:
-            return (self._job(job) / "rollouts" / str(version) / f"{attempt}.msgpack").read_bytes()
+            return batch_path(self._job(job), version, attempt).read_bytes()
         except FileNotFoundError:
             raise UnknownVersion(f"{job} has no batch of version {version}, attempt {attempt}") from None
 
@@ -169,7 +172,7 @@ class Store:
 
         Only people look at it, so no step waits for the disk: a crash may cost it.
         """
-        path = self._job(job) / "rollouts" / str(version) / f"{attempt}.mismatch"
+        path = mismatch_path(self._job(job), version, attempt)
         with self._epoch.guard():
             path.with_name(path.name + STAGING).write_bytes(data)
             os.replace(path.with_name(path.name + STAGING), path)
@@ -177,27 +180,28 @@ class Store:
     def read_mismatch(self, job: str, version: int, attempt: int) -> bytes | None:
         """None for a batch that was not trained on, or before there was such a file."""
         try:
-            return (self._job(job) / "rollouts" / str(version) / f"{attempt}.mismatch").read_bytes()
+            return mismatch_path(self._job(job), version, attempt).read_bytes()
         except FileNotFoundError:
             return None
 
     def ready_attempt(self, job: str, version: int) -> int | None:
         """The latest attempt whose batch of ``version`` is complete, or None."""
-        folder = self._job(job) / "rollouts" / str(version)
-        return max((int(path.stem) for path in folder.glob("*.msgpack")), default=None)
+        some = batch_path(self._job(job), version, 0)
+        return max((int(path.stem) for path in some.parent.glob(f"*{some.suffix}")), default=None)
 
     def put_evaluation(self, job: str, version: int, rows: bytes) -> None:
         """Keep what an evaluation found; evaluated again, the last word counts. Raises ``UnknownVersion``."""
         with self._epoch.guard():
             if (head := self.head(job)) is None or version > head:
                 raise UnknownVersion(f"{job} has no version {version}")
-            make_directory(self._job(job) / "evals")
-            replace_file(self._job(job) / "evals" / f"{version}.msgpack", rows, crash_at=self._crash_at, label="evaluation")
+            path = evaluation_path(self._job(job), version)
+            make_directory(path.parent)
+            replace_file(path, rows, crash_at=self._crash_at, label="evaluation")
 
     def read_evaluation(self, job: str, version: int) -> bytes:
         """Raises ``UnknownVersion`` when that version was not evaluated."""
         try:
-            return (self._job(job) / "evals" / f"{version}.msgpack").read_bytes()
+            return evaluation_path(self._job(job), version).read_bytes()
         except FileNotFoundError:
             raise UnknownVersion(f"version {version} of {job} was not evaluated") from None
 
@@ -213,7 +217,7 @@ class Store:
     def delete_completions(self, job: str) -> None:
         """Remove the batches and evaluated rows of ``job``; its versions stay. None of them is no error."""
         with self._epoch.guard():
-            for folder in ("rollouts", "evals"):
+            for folder in COMPLETIONS:
                 shutil.rmtree(self._job(job) / folder, ignore_errors=True)
 
     def delete(self, job: str) -> None:
@@ -233,6 +237,19 @@ class Store:
         if head is None or not 0 <= version <= head or not path.is_dir():
             raise UnknownVersion(f"{job} has no version {version}")
         return path
+
+
+def batch_path(folder: Path, version: int, attempt: int) -> Path:
+    """Where the batch that ``attempt`` sampled from ``version`` lies; ``folder``: the job's."""
+    return folder / _ROLLOUTS / str(version) / f"{attempt}.msgpack"
+
+
+def mismatch_path(folder: Path, version: int, attempt: int) -> Path:
+    return batch_path(folder, version, attempt).with_suffix(".mismatch")
+
+
+def evaluation_path(folder: Path, version: int) -> Path:
+    return folder / _EVALS / f"{version}.msgpack"
 
 
 def check_complete(snapshot: Snapshot) -> None:

@@ -13,7 +13,7 @@ from engine.ports import ADAPTER_FILES, Snapshot, TrainRequest
 from engine.rollout.envs import wait_seconds
 from engine.rollout.sampling import completion_seed
 from engine.spec import JobSpec, parse_job
-from engine.store import SNAPSHOT_FILES, read_verified
+from engine.store import SNAPSHOT_FILES, batch_path, read_verified
 from engine.trajectory import RolloutBatch, Trajectory, decode
 
 TRAIN_DEADLINE_SECONDS = 600.0
@@ -72,7 +72,7 @@ def _job(name: str, committed: list[dict], spec: JobSpec, jobs_dir: Path, traini
 
 
 def _batch(home: Path, data: dict) -> bytes:
-    return (home / "rollouts" / str(data["trained_from"]) / f"{data['attempt']}.msgpack").read_bytes()
+    return batch_path(home, data["trained_from"], data["attempt"]).read_bytes()
 
 
 def _training(name: str, home: Path, spec: JobSpec, version: int, attempt: int, batch: bytes) -> TrainRequest:

@@ -17,7 +17,7 @@ from engine import settings as engine_settings
 from engine.journal import read_all
 from engine.ports import TrainRequest, TrainResult
 from engine.spec import Submission
-from engine.store import SNAPSHOT_FILES, read_verified
+from engine.store import SNAPSHOT_FILES, batch_path, read_verified
 
 
 def requests(root: Path) -> Iterator[TrainRequest]:
@@ -35,7 +35,7 @@ def requests(root: Path) -> Iterator[TrainRequest]:
                 attempt=attempt,
                 spec=specs[event.job],
                 snapshot=read_verified(home / f"v{version}", SNAPSHOT_FILES),
-                batch=(home / "rollouts" / str(version) / f"{attempt}.msgpack").read_bytes(),
+                batch=batch_path(home, version, attempt).read_bytes(),
                 deadline_seconds=60.0,
             )
 
