@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from engine import logs
 from engine.clock import Timeline
 from engine.core.messages import (
     Abort,
@@ -168,6 +169,10 @@ class Driver:
             self._on_fatal(error)
 
     async def _guarded(self, job: str, work: Work, broke: Callable[[str], Fact] | None) -> None:
+        with logs.about(job=job, tenant=self.history.jobs[job].tenant):
+            await self._ending_its_job(job, work, broke)
+
+    async def _ending_its_job(self, job: str, work: Work, broke: Callable[[str], Fact] | None) -> None:
         try:
             await work()
         except asyncio.CancelledError:

@@ -25,12 +25,17 @@ def prometheus(status: dict[str, Any]) -> str:
         ("marlaas_slots_used", "Adapter slots in use", [({}, status["slots"]["used"])]),
         ("marlaas_slots_total", "Adapter slots for jobs", [({}, status["slots"]["total"])]),
         ("marlaas_admission_open", "1 while new jobs are admitted", [({}, status["admission"] == "open")]),
+        ("marlaas_disk_free_share", "Of the disk that holds the state folder", _disk(status.get("disk", {}))),
         ("marlaas_epoch", "How many managers this engine has had", [({}, status["epoch"])]),
         ("marlaas_uptime_seconds", "Age of this manager", [({}, status["uptime_seconds"])]),
         ("marlaas_reward_sandbox", "What holds tenants' code, by tier; none: it does not run", _tier(status.get("sandbox", {}))),
         ("marlaas_sampler", "The sampler's own counters", _numbers(status["sampler"])),
     ]
     return "".join(_family(name, text, samples) for name, text, samples in families if samples)
+
+
+def _disk(disk: dict[str, int]) -> list[Sample]:
+    return [({}, round(disk["free_bytes"] / disk["total_bytes"], 4))] if disk.get("total_bytes") else []
 
 
 def _tier(sandbox: dict[str, Any]) -> list[Sample]:

@@ -15,16 +15,21 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN_PATHS = frozenset({"/healthz"})
+METRICS_PATH = "/metrics"
 
 
 class Gate:
-    """Lets a request through to ``app`` when it knows ``secret`` (compared in constant time) and its body fits."""
+    """Lets a request through to ``app`` when it knows ``secret`` (compared in constant time) and its body fits.
 
-    def __init__(self, app: App, *, secret: str, max_body_bytes: int):
+    ``metrics_token`` opens the figures and nothing else: whoever scrapes them should be able to do nothing. "": there is none.
+    """
+
+    def __init__(self, app: App, *, secret: str, max_body_bytes: int, metrics_token: str = ""):
         if not secret:
             raise ValueError("the engine's secret is empty")
         self._app = app
         self._expected = f"Bearer {secret}".encode()
+        self._scrapes = f"Bearer {metrics_token}".encode() if metrics_token else self._expected
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,7 +44,8 @@ class Gate:
 
     def _knows_secret(self, scope: Scope) -> bool:
         given = dict(scope["headers"]).get(b"authorization", b"")
-        return scope["path"] in OPEN_PATHS or secrets.compare_digest(given, self._expected)
+        scrapes = scope["path"] == METRICS_PATH and secrets.compare_digest(given, self._scrapes)
+        return scrapes or scope["path"] in OPEN_PATHS or secrets.compare_digest(given, self._expected)
 
     async def _body(self, receive: Receive) -> bytes | None:
         """The whole body, or None when it is too long. Requests are small; answers stream past this wall untouched."""

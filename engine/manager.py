@@ -41,6 +41,7 @@ from engine.ports import JudgeQuestion, PortError, RolloutPort, TrainPort
 from engine.probes import Probes
 from engine.prompts import Prompts
 from engine.reading import Reading
+from engine.removal import Removal
 from engine.restore import Found, inspect, replay
 from engine.software import installed
 from engine.spec import ModelInfo, Submission, parse_job
@@ -117,6 +118,7 @@ class Manager:
         )
         self._driver.work = self._work = self._make_work()
         self._reading = self._make_reading()
+        self._removal = Removal(self._driver, store=self._store, adapters=self._work.adapters)
         self._probes = self._make_probes()
         self._overview = self._make_overview()
         await self._restore()
@@ -199,20 +201,11 @@ class Manager:
         closed = "drain" if self._history.admission == "drain" else "paused"
         self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode=closed))
         for job in jobs:
-            if job.deleted:
-                await asyncio.to_thread(self._store.delete, job.job)
-            elif job.ended is not None:
-                await asyncio.to_thread(self._finish_deleting, job)
+            if job.ended is not None:
+                await asyncio.to_thread(self._removal.finish, job)
             else:
                 self._resume_after_restart(job, await asyncio.to_thread(inspect, job, self._store))
         self._driver.tell(AdmissionChanged(at=self._timeline.monotonic(), mode=self._history.admission))
-
-    def _finish_deleting(self, job: JobHistory) -> None:
-        """Of an ended job: what was journaled as deleted may still be there, if its manager died meanwhile."""
-        if job.completions_deleted:
-            self._store.delete_completions(job.job)
-        if job.deleted_versions:
-            self._store.drop_versions(job.job, sorted(job.deleted_versions))
 
     def _resume_after_restart(self, job: JobHistory, found: Found) -> None:
         if found.broken is not None:
@@ -310,43 +303,13 @@ class Manager:
         return {"job": job, "priority": priority}
 
     async def delete(self, job: str) -> dict[str, str]:
-        """Remove an ended job's versions and batches; its history stays. Deleting again is no error."""
-        history = self._reading.job(job)
-        if history.ended is None:
-            raise Conflict(f"job {job} has not ended; cancel it first", code="job_open", param="job")
-        if not history.deleted:
-            await self._driver.say(job, "deleted", {})
-        await asyncio.to_thread(self._store.delete, job)
-        await self._work.adapters.drop(job)
-        return {"job": job}
+        return await self._removal.job(self._reading.job(job))
 
     async def delete_completions(self, job: str) -> dict[str, str]:
-        """Remove what an ended job sampled, in its steps and evaluations; versions and history stay. Deleting again is no error."""
-        history = self._reading.job(job)
-        if history.ended is None:
-            raise Conflict(f"job {job} has not ended; cancel it first", code="job_open", param="job")
-        if not history.deleted:
-            if not history.completions_deleted:
-                await self._driver.say(job, "completions_deleted", {})
-            await asyncio.to_thread(self._store.delete_completions, job)
-        return {"job": job}
+        return await self._removal.completions(self._reading.job(job))
 
     async def delete_version(self, job: str, version: int) -> dict[str, Any]:
-        """Remove one version of an ended job for good; its history and the other versions stay. Deleting again is no error.
-
-        The latest one goes with the job only: it is what the job has come to. Raises ``NotFound``, ``Conflict``.
-        """
-        history = self._reading.job(job)
-        if history.deleted or not 0 <= version <= history.version:
-            raise NotFound(f"{job} has no version {version}", code="version_not_found", param="version")
-        if history.ended is None:
-            raise Conflict(f"job {job} has not ended; it may still need its versions", code="job_open", param="job")
-        if version == history.version:
-            raise Conflict(f"version {version} is the latest; delete the whole job's instead", code="version_latest", param="version")
-        if version not in history.deleted_versions:
-            await self._driver.say(job, "version_deleted", {"version": version})
-        await asyncio.to_thread(self._store.drop_versions, job, [version])
-        return {"job": job, "version": version}
+        return await self._removal.version(self._reading.job(job), version)
 
     def _open_job(self, job: str) -> JobHistory:
         history = self._reading.job(job)
@@ -386,6 +349,7 @@ class Manager:
         return {"ok": True, "epoch": self._epoch.number}
 
     async def status(self) -> dict[str, Any]:
+        measured = await self._reading.measured()  # first, so that the rest is of one moment
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,
@@ -393,13 +357,14 @@ class Manager:
             "policy": dataclasses.asdict(self._driver.scheduler.policy),
             "jobs": [{**line, "began_seq": self._began_seqs.get(line["job"], 0)} for line in self._reading.jobs()],
             **self._reading.places(),
-            "sampler": await self._reading.sampler(),
+            **measured,
             "sandbox": self._sandbox,
             "uptime_seconds": self._timeline.monotonic() - self._began,
         }
 
     async def overview(self) -> dict[str, Any]:
         """For the operators' console: what ``status`` says but ended jobs, and the ``Overview``."""
+        measured = await self._reading.measured()
         return {
             "engine": self._journal.engine,
             "epoch": self._epoch.number,
@@ -408,7 +373,7 @@ class Manager:
             "kv_bytes_per_token": self._model.kv_bytes_per_token,
             "policy": dataclasses.asdict(self._driver.scheduler.policy),
             **self._reading.places(),
-            "sampler": await self._reading.sampler(),
+            **measured,
             "sandbox": self._sandbox,
             "uptime_seconds": self._timeline.monotonic() - self._began,
             **self._overview.describe(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from typing import Any
 
 import msgspec
@@ -72,6 +73,11 @@ class Reading:
             "rollouts": {"running": self._scheduler.pipeline.rolling, "limit": None if concurrency is None else concurrency.limit},
             "slots": {"total": admission.slots.total, "used": len(admission.slots)},
         }
+
+    async def measured(self) -> dict[str, Any]:
+        """What nobody here remembers: ``sampler``, and of the ``disk`` that versions, batches and the journal lie on the bytes."""
+        usage = await asyncio.to_thread(shutil.disk_usage, self._store.root)
+        return {"disk": {"free_bytes": usage.free, "total_bytes": usage.total}, "sampler": await self.sampler()}
 
     async def sampler(self) -> dict[str, Any]:
         """The sampler's counters; when it does not answer soon, the last ones known, marked ``stale``."""

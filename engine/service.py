@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from engine import exposition
+from engine.access_log import AccessLog
 from engine.errors import EngineError, Invalid, NotFound
 from engine.gate import Gate
 from engine.grading_routes import grading_routes
@@ -85,14 +86,15 @@ def create_app(
     secret: str,
     *,
     max_body_bytes: int = MAX_BODY_BYTES,
+    metrics_token: str = "",
     lab: Lab | None = None,
     serving: Serving | None = None,
     profile: FilePath | None = None,
 ) -> FastAPI:
     """The ASGI application. ``secret``: the bearer token that every request but ``GET /healthz`` must carry.
 
-    ``lab``: what grades without a job, ``serving``: what chats; None: this door does not. ``profile``: the machine's measured speeds, for
-    what-if questions.
+    ``metrics_token``: see ``Gate``. ``lab``: what grades without a job, ``serving``: what chats; None: this door does not. ``profile``: the
+    machine's measured speeds, for what-if questions.
     """
     app = FastAPI(title="MARLaaS engine", version="1", docs_url=None, redoc_url=None)
     app.include_router(job_routes(manager))
@@ -104,7 +106,8 @@ def create_app(
         app.include_router(grading_routes(lab))
     if serving is not None:
         app.include_router(serving_routes(serving))
-    app.add_middleware(Gate, secret=secret, max_body_bytes=max_body_bytes)
+    app.add_middleware(AccessLog)
+    app.add_middleware(Gate, secret=secret, max_body_bytes=max_body_bytes, metrics_token=metrics_token)
     app.add_exception_handler(EngineError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _no_route)

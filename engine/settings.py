@@ -40,6 +40,7 @@ class EngineSettings(BaseSettings):
     engine_url: str = "http://127.0.0.1:8801"
     engine_secret: SecretStr | None = None
     engine_secret_fallbacks: SecretStr = SecretStr("")
+    metrics_token: SecretStr = SecretStr("")
     model: Annotated[str, Field(min_length=1)] = "tiny-math"
     device: Literal["auto", "cuda", "npu", "cpu"] = "auto"
     rollout_cores: str | None = None
@@ -61,6 +62,7 @@ class EngineSettings(BaseSettings):
     dense_lora: bool = True
     reward_sandbox: Literal["auto", "bwrap", "plain", "weak"] = "auto"
     reward_workers: Annotated[int, Field(ge=1, le=1024)] = 64
+    log_json: bool | None = None
     niceness: Annotated[int, Field(ge=0, le=19)] = 10
     object_store_mb: Annotated[int, Field(ge=80, le=1_000_000)] = 256
     search_endpoints: Annotated[dict[str, str], NoDecode] = {}
@@ -73,6 +75,11 @@ class EngineSettings(BaseSettings):
     @classmethod
     def _empty_is_no(cls, value: object) -> object:
         return value or False
+
+    @field_validator("log_json", mode="before")
+    @classmethod
+    def _empty_is_as_usual(cls, value: object) -> object:
+        return None if value == "" else value
 
     @field_validator("state", "runtime", mode="after")
     @classmethod
@@ -151,6 +158,10 @@ class EngineSettings(BaseSettings):
         return self.state / "log"
 
     @property
+    def logs_are_json(self) -> bool:
+        return self.production if self.log_json is None else self.log_json
+
+    @property
     def models_dir(self) -> Path:
         return self.state / "models"
 
@@ -202,6 +213,12 @@ class EngineSettings(BaseSettings):
         if self.engine_secret is not None:
             return self.engine_secret.get_secret_value()
         return _file_secret(self.state / "engine-secret")
+
+    def metrics_bearer(self) -> str:
+        """What opens ``/metrics``, as the portal has it: in production "" (nothing but the secret) where none is given."""
+        if (given := self.metrics_token.get_secret_value()) or self.production:
+            return given
+        return _file_secret(self.state / "metrics-token")
 
     def earlier_secrets(self) -> tuple[str, ...]:
         """Bearer secrets of before, which still open what was sealed under them; they admit nobody."""

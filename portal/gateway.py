@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 from django.conf import settings
+from structlog.contextvars import get_contextvars
 
 from portal.env import MAIN_ENGINE
 
@@ -203,8 +204,20 @@ async def _lines(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 def _options(base_url: str, secret: str) -> dict[str, Any]:
     # trust_env would send the engine's secret through a proxy of the environment.
     # Loading the certificates takes 0.1 s, so plain HTTP goes without.
-    headers = {"Authorization": f"Bearer {secret}"}
-    return {"base_url": base_url, "headers": headers, "trust_env": False, "verify": not base_url.startswith("http:")}
+    return {"base_url": base_url, "auth": Named(secret), "trust_env": False, "verify": not base_url.startswith("http:")}
+
+
+class Named(httpx.Auth):
+    """The engine's secret, and the id of the request or task that the call is for: the engine's log lines carry it too."""
+
+    def __init__(self, secret: str):
+        self._bearer = f"Bearer {secret}"
+
+    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:
+        request.headers["Authorization"] = self._bearer
+        if known := get_contextvars().get("request_id"):
+            request.headers["X-Request-Id"] = str(known)
+        yield request
 
 
 def _download() -> httpx.Timeout:

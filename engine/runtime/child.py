@@ -16,6 +16,7 @@ from engine.runtime.readiness import StartFailed
 from engine.settings import REPOSITORY, EngineSettings
 
 STOP_SECONDS = 30.0
+SECRETS = {"engine_secret", "engine_secret_fallbacks", "metrics_token", "judge_keys"}  # inherited, never written down again
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None)
 
@@ -91,7 +92,7 @@ class EngineChild:
 
 def variables(settings: EngineSettings) -> Mapping[str, str]:
     """``settings`` as the environment variables that give them back."""
-    raw = settings.model_dump(mode="json", exclude={"engine_secret", "engine_secret_fallbacks", "judge_keys"}, exclude_none=True)
+    raw = settings.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
     return {f"MARLAAS_{name.upper()}": _text(value) for name, value in raw.items()}
 
 

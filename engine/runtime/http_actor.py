@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from ray.exceptions import RayActorError, RayTaskError
 
+from engine import logs
 from engine.errors import EngineError, NotReady
 from engine.grader_spec import BASE_JUDGE
 from engine.rewards.judge import listed
@@ -69,7 +70,7 @@ class ManagerDoor:
         give_up = asyncio.get_running_loop().time() + RETRY_SECONDS
         while True:
             try:
-                return await self._find().call.remote(method, *args, **named)
+                return await self._find().call.remote(method, dict(logs.ids()), *args, **named)
             except RayTaskError as error:
                 raise _refusal(error) from None
             except RayActorError:
@@ -109,6 +110,7 @@ class HttpActor:
         app = create_app(
             door,
             secret=settings.secret(),
+            metrics_token=settings.metrics_bearer(),
             lab=Lab(lambda: lab_grading(settings, door)),
             serving=chats(settings, door),
             profile=settings.state / "bench" / "profile.json",

@@ -40,7 +40,7 @@ def serve(settings: EngineSettings, *, factories: Factories | None = None, repor
     """Run the engine until SIGTERM or SIGINT. Exit code: 0 after a signal, 1 when it could not start or Ray died."""
     settings.make_dirs()
     device.let_other_sessions_go_first(settings.niceness)
-    process.log_beside_stdout(settings.log_dir / "engine-launcher.log")
+    process.log_beside_stdout(settings.log_dir / "engine-launcher.log", as_json=settings.logs_are_json)
     try:
         with run_file.only_one(settings):
             return _run(Launcher(settings, factories or Factories(), report))

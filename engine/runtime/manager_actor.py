@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Any
 
-from engine import epoch
+from engine import epoch, logs
 from engine.blobs import BlobStore
 from engine.clock import SystemClock
 from engine.core.policy import shipped
@@ -79,12 +79,13 @@ class ManagerActor:
     def _ranks_of(self, group: int) -> list[Any]:
         return [names.find(names.train(group, rank)) for rank in range(self._settings.train_ranks)]
 
-    async def call(self, method: str, *args: Any, **named: Any) -> Any:
-        """One of ``names.MANAGER_METHODS``. Raises ``engine.errors.EngineError`` for refusals."""
+    async def call(self, method: str, about: dict[str, str], *args: Any, **named: Any) -> Any:
+        """One of ``names.MANAGER_METHODS``; ``about``: see ``logs``. Raises ``engine.errors.EngineError`` for refusals."""
         if method not in names.MANAGER_METHODS:
             raise AttributeError(f"the manager offers no {method}")
         manager = await asyncio.shield(self._starting)
-        return await getattr(manager, method)(*args, **named)
+        with logs.about(**about):
+            return await getattr(manager, method)(*args, **named)
 
     async def hold(self) -> None:
         """Never answers: the caller learns of this process's end the moment it happens."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine import device
+from engine import device, logs
 from engine.settings import EngineSettings
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 # cores it shares, and behind the pages of the site.
 HANDS_ON = 5
 LOG_BYTES_KEPT = 20 * 2**20
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def enter(role: str, settings: EngineSettings, *, cores: tuple[int, ...] = (), threads: int = 1, niceness: int = 0) -> None:
@@ -29,7 +28,7 @@ def enter(role: str, settings: EngineSettings, *, cores: tuple[int, ...] = (), t
     device.let_others_go_first(niceness)
     device.limit_threads(os.environ, threads)
     device.pin(cores)
-    log_to(settings.log_dir / f"engine-{role}.log")
+    log_to(settings.log_dir / f"engine-{role}.log", as_json=settings.logs_are_json)
     logger.info("%s: process %d starts on cores %s", role, os.getpid(), ",".join(map(str, cores)) or "any")
 
 
@@ -42,7 +41,7 @@ def settle() -> None:
     gc.freeze()
 
 
-def log_to(path: Path) -> None:
+def log_to(path: Path, *, as_json: bool = False) -> None:
     """Stdout, stderr and ``logging`` of this process, and of the children it will start, go to ``path``; one older file is kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > LOG_BYTES_KEPT:
@@ -53,13 +52,18 @@ def log_to(path: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
-    logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=os.fdopen(os.dup(2), "w", buffering=1), force=True)
+    _log_with(logging.StreamHandler(os.fdopen(os.dup(2), "w", buffering=1)), as_json=as_json)
 
 
-def log_beside_stdout(path: Path) -> None:
+def log_beside_stdout(path: Path, *, as_json: bool = False) -> None:
     """``logging`` goes to ``path`` and stdout stays the protocol: the launcher's way."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(level=logging.INFO, format=_FORMAT, filename=path, force=True)
+    _log_with(logging.FileHandler(path), as_json=as_json)
+
+
+def _log_with(handler: logging.Handler, *, as_json: bool) -> None:
+    handler.setFormatter(logs.formatter(as_json=as_json))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 def load(name: str) -> Any:

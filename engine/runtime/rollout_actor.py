@@ -11,6 +11,7 @@ import logging
 import os
 from typing import Any
 
+from engine import logs
 from engine.ports import EvalRequest, EvalResult, JudgeAnswer, JudgeQuestion, RolloutRequest, RolloutResult, Snapshot
 from engine.runtime import process
 from engine.runtime.fence import Fence
@@ -55,10 +56,12 @@ class RolloutActor:
         await asyncio.Event().wait()
 
     async def rollout(self, epoch: int, request: RolloutRequest) -> RolloutResult:
-        return await self._fence.run(epoch, self._call("rollout", request))
+        with logs.about(job=request.adapter.job, tenant=request.adapter.tenant):
+            return await self._fence.run(epoch, self._call("rollout", request))
 
     async def evaluate(self, epoch: int, request: EvalRequest) -> EvalResult:
-        return await self._fence.run(epoch, self._call("evaluate", request))
+        with logs.about(job=request.adapter.job, tenant=request.adapter.tenant):
+            return await self._fence.run(epoch, self._call("evaluate", request))
 
     async def judge(self, question: JudgeQuestion) -> JudgeAnswer:
         return await self._call("judge", question)

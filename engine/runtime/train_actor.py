@@ -11,9 +11,10 @@ import logging
 import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
-from engine import device
+from engine import device, logs
 from engine.ports import PortError, Snapshot, TrainRequest, TrainResult
 from engine.runtime import process
 from engine.runtime.fence import Fence
@@ -37,7 +38,7 @@ class TrainActor:
         self._worker_class = self._in_thread(process.load, factory)
 
     def _in_thread(self, function: Any, *args: Any) -> asyncio.Future[Any]:
-        return asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+        return asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, function, *args)
 
     async def claim(self, epoch: int) -> tuple[int, bool]:
         """Only ``epoch`` is served from here on. Returns (the group generation this rank belongs to or 0, whether it can train)."""
@@ -67,10 +68,12 @@ class TrainActor:
         await asyncio.Event().wait()
 
     async def fresh(self, epoch: int, job: str, spec: JobSpec) -> Snapshot | None:
-        return await self._run(epoch, "fresh", job, spec)
+        with logs.about(job=job):
+            return await self._run(epoch, "fresh", job, spec)
 
     async def step(self, epoch: int, request: TrainRequest) -> TrainResult | None:
-        return await self._run(epoch, "step", request)
+        with logs.about(job=request.job):
+            return await self._run(epoch, "step", request)
 
     async def _run(self, epoch: int, method: str, *args: Any) -> Any:
         self._fence.claim(epoch)

@@ -174,6 +174,8 @@ def _engine_parts(name: str, overview: dict[str, Any], now: datetime) -> Iterato
         yield ok("clock", "agrees with the engine's")
     if overview.get("admission", "open") != "open":
         yield warn("engine", "admission_closed", f"{of}admits nobody: {overview['admission']}", "open admission on /console/")
+    if disk := overview.get("disk"):
+        yield _room("disk", "engine_disk", f"{of}of the engine's disk ", disk["free_bytes"], disk["total_bytes"])
     if dead := [worker["name"] for worker in overview.get("workers", []) if not worker["alive"]]:
         yield bad("engine", "worker_down", f"{of}{', '.join(dead)} is down", "read its log engine-*.log; it is started again by itself")
 
@@ -200,14 +202,18 @@ def storage(world: World) -> Iterator[Finding]:
             continue
         yield ok("storage", f"{folder} is written and read")
     usage = world.disk_usage(Path(settings.STATE))
-    free = usage.free / usage.total
-    words = f"{usage.free / 1e9:.1f} GB ({free:.0%}) free"
-    if usage.free < LEAST_FREE_BYTES or free < LEAST_FREE_SHARE / 2:
-        yield bad("disk", "disk_full", words, "remove ended jobs' versions (deploy/OPERATORS.md, the disk is full) or enlarge it")
-    elif free < LEAST_FREE_SHARE:
-        yield warn("disk", "disk_filling", words, "remove ended jobs' versions or enlarge it before it is full")
-    else:
-        yield ok("disk", words)
+    yield _room("disk", "disk", "", usage.free, usage.total)
+
+
+def _room(check: str, code: str, of: str, free_bytes: int, total_bytes: int) -> Finding:
+    """``of``: what the finding about this disk begins with."""
+    share = free_bytes / total_bytes
+    words = f"{of}{free_bytes / 1e9:.1f} GB ({share:.0%}) free"
+    if free_bytes < LEAST_FREE_BYTES or share < LEAST_FREE_SHARE / 2:
+        return bad(check, f"{code}_full", words, "remove ended jobs' versions (deploy/OPERATORS.md, the disk is full) or enlarge it")
+    if share < LEAST_FREE_SHARE:
+        return warn(check, f"{code}_filling", words, "remove ended jobs' versions or enlarge it before it is full")
+    return ok(check, words)
 
 
 def mail(world: World) -> Iterator[Finding]:
@@ -266,6 +272,9 @@ def web(world: World) -> Iterator[Finding]:
         yield bad("web", "no_trusted_origin", "forms behind a proxy are refused", mend)
     elif plain := [origin for origin in env.trusted_origins if not origin.startswith("https://")]:
         yield bad("web", "plain_origin", f"{plain[0]} is not encrypted", "write it with https://")
+    if not env.trusted_proxies:  # there is one: this process speaks no TLS
+        says = "everybody has the address of the proxy in front, in limits of logins, allow-lists and the audit log"
+        yield warn("web", "no_trusted_proxy", says, "set MARLAAS_TRUSTED_PROXIES to the number of your proxies, 1 as a rule")
     if not settings.METRICS_TOKEN:
         yield warn("web", "no_metrics_token", "/metrics is closed to everybody", "set MARLAAS_METRICS_TOKEN and give it to Prometheus")
     for url in (env.engine_url, *settings.ENGINES.values()):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 
 import httpx
@@ -55,6 +56,15 @@ async def test_without_the_secret_nothing_is_said(world, path, header):
         response = await client.get(path)
     assert response.status_code == 401
     assert response.json()["error"]["code"] == "unauthorized"
+
+
+async def test_the_scrapers_token_opens_the_figures_and_nothing_else(world):
+    async with client_of(world.manager, metrics_token="scrapes") as client:
+        client.headers["Authorization"] = "Bearer scrapes"
+        answers = [(await client.get(path)).status_code for path in ("/metrics", "/status", "/metrics/")]
+        assert answers == [200, 401, 401]
+        client.headers["Authorization"] = f"Bearer {SECRET}"
+        assert (await client.get("/metrics")).status_code == 200
 
 
 async def test_health_needs_no_secret(client):
@@ -184,8 +194,9 @@ async def test_nobody_waits_longer_than_half_a_minute(client):
 
 async def test_the_status_names_what_the_portal_reads(client):
     status = (await client.get("/status")).json()
-    read = {"engine", "epoch", "journal", "admission", "policy", "jobs", "kv", "rollouts", "sandbox", "slots", "sampler", "uptime_seconds"}
-    assert set(status) == read
+    read = {"engine", "epoch", "journal", "admission", "policy", "jobs", "kv", "rollouts", "sandbox", "slots", "disk", "sampler"}
+    assert set(status) == {*read, "uptime_seconds"}
+    assert 0 < status["disk"]["free_bytes"] < status["disk"]["total_bytes"]
 
 
 async def test_models_and_their_tokenizer(client):
@@ -213,6 +224,7 @@ async def test_the_status_is_there_for_prometheus(world, client):
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'marlaas_jobs{state="succeeded"} 1\n' in response.text
     assert "marlaas_versions 2\n" in response.text
+    assert 0 < float(re.search(r"^marlaas_disk_free_share (\S+)$", response.text, re.MULTILINE)[1]) < 1
 
 
 async def test_the_sandboxs_tier_is_there_for_prometheus(tmp_path):

@@ -62,6 +62,21 @@ def test_the_environment_s_secret_comes_before_the_file(monkeypatch, tmp_path):
     assert not (tmp_path / "engine-secret").exists()
 
 
+def test_the_scrapers_token_is_made_as_the_portal_makes_it_and_never_in_production(monkeypatch, tmp_path):
+    (tmp_path / "metrics-token").write_text("theirs\n")
+    assert settings.load(state=tmp_path).metrics_bearer() == "theirs"
+    monkeypatch.setenv("MARLAAS_METRICS_TOKEN", "given")
+    assert settings.load(state=tmp_path, production=True).metrics_bearer() == "given"
+    monkeypatch.setenv("MARLAAS_METRICS_TOKEN", "")
+    assert settings.load(state=tmp_path, production=True).metrics_bearer() == ""
+
+
+@pytest.mark.parametrize(("production", "given", "told"), [(False, "", False), (True, "", True), (True, "0", False), (False, "1", True)])
+def test_log_lines_are_json_in_production_and_where_it_is_wanted(monkeypatch, production, given, told):
+    monkeypatch.setenv("MARLAAS_LOG_JSON", given)
+    assert settings.load(production=production).logs_are_json is told
+
+
 def test_the_runtime_folder_is_closed_to_others(tmp_path):
     loaded = settings.load(state=tmp_path / "state")
 

@@ -19,6 +19,7 @@ def overview(engine: Any) -> dict[str, Any]:
     waiting = [job for job in jobs if job["phase"] == "waiting"]
     held = [job for job in jobs if job["kv_held"]]
     tenants = {job["tenant"]: job["shape"]["weight"] for job in jobs}
+    replicas = {"replicas": 1, "replicas_alive": 1}
     return {
         "engine": engine.engine,
         "epoch": engine.epoch,
@@ -31,8 +32,9 @@ def overview(engine: Any) -> dict[str, Any]:
         "kv": {"budget_bytes": POLICY.kv_budget_bytes, "reserved_bytes": sum(job["kv_bytes"] for job in held)},
         "rollouts": {"running": len(held), "limit": None},
         "slots": {"total": POLICY.max_active, "used": len([job for job in jobs if job["phase"] != "waiting"])},
-        "sampler": {"kv_used": 0.1, "waiting": 0, "preempted": 0, "replicas": 1, "replicas_alive": 1},
+        "sampler": {"kv_used": 0.1, "kv_tokens": {job["tenant"]: 30 for job in held}, "waiting": 0, "preempted": 0, **replicas},
         "sandbox": {"tier": "plain"},
+        "disk": {"free_bytes": 50 * 1000**3, "total_bytes": 100 * 1000**3},
         "uptime_seconds": 60.0,
         "open": jobs,
         "training": {

@@ -6,6 +6,7 @@ from threading import Thread
 
 import httpx
 import pytest
+from structlog.contextvars import bound_contextvars
 
 from portal.gateway import EngineDown, EngineRefused, Gateway
 
@@ -30,6 +31,20 @@ def test_every_call_carries_the_secret_and_a_deadline() -> None:
         call()
     assert {request.headers["Authorization"] for request in seen} == {"Bearer s3cret"}
     assert all(timeout for request in seen for timeout in request.extensions["timeout"].values())
+
+
+def test_a_call_tells_the_engine_for_whose_request_it_is() -> None:
+    seen: list[str | None] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("X-Request-Id"))
+        return httpx.Response(200, json={})
+
+    door = gateway(handler)
+    with bound_contextvars(request_id="req_1"):
+        door.status()
+    door.status()
+    assert seen == ["req_1", None]
 
 
 @pytest.mark.parametrize("error", [httpx.ConnectError, httpx.ReadTimeout, httpx.RemoteProtocolError])

@@ -42,6 +42,11 @@ def test_jobs_of_several_tenants_run_to_their_end(engine):
     assert _steps_once(views)
 
 
+def test_the_door_logs_which_job_was_changed(engine):
+    [job] = engine.play(["add"])
+    assert f"PUT /jobs/{job}: 200 job={job}\n" in (engine.settings.log_dir / "engine-http.log").read_text()
+
+
 def test_the_door_wants_the_secret(engine):
     assert httpx.get(f"{engine.settings.engine_url}/status").status_code == 401
     assert httpx.get(f"{engine.settings.engine_url}/healthz").json()["ok"]

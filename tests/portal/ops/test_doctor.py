@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, connections
 
 from portal import pulse
 from portal.doctor import checks
 from portal.doctor.checks import World, examine
 from tests.portal.fake_engine import FakeEngine
+from tests.support.app_role import taken_off
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)  # the fake engine's, before anything has happened
 GB = 1000**3
@@ -41,7 +42,12 @@ class Patient:
 
     def produces(self, **changes: Any) -> None:
         """In production, with everything that the settings ask for."""
-        whole = {"production": True, "trusted_origins": ("https://ml.example.org",), "allowed_hosts": ("ml.example.org",)}
+        whole = {
+            "production": True,
+            "trusted_origins": ("https://ml.example.org",),
+            "allowed_hosts": ("ml.example.org",),
+            "trusted_proxies": 1,
+        }
         self.settings.ENV = self.settings.ENV.model_copy(update={**whole, **changes})
 
     def raises(self, error: Exception) -> Callable[..., Any]:
@@ -165,6 +171,8 @@ FAULTS = [
     ("blobs_not_writable", read_only_blobs, "user write there"),
     ("disk_full", disk(1 * GB), "remove ended jobs"),
     ("disk_filling", disk(8 * GB), "before it is full"),
+    ("engine_disk_full", overviewed(disk={"free_bytes": 1 * GB, "total_bytes": 100 * GB}), "remove ended jobs"),
+    ("engine_disk_filling", overviewed(disk={"free_bytes": 8 * GB, "total_bytes": 100 * GB}), "before it is full"),
     ("mail_filed", setting("EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend"), "MARLAAS_EMAIL_URL"),
     ("mail_away", no_mail, "MARLAAS_EMAIL_URL"),
     ("mail_from_localhost", setting("DEFAULT_FROM_EMAIL", "MARLaaS <marlaas@localhost>"), "MARLAAS_EMAIL_FROM"),
@@ -173,6 +181,7 @@ FAULTS = [
     ("python", lambda p: p.outside.update(python=(3, 10)), "3.11"),
     ("no_trusted_origin", production(trusted_origins=()), "MARLAAS_TRUSTED_ORIGINS=https://ml.example.org"),
     ("plain_origin", production(trusted_origins=("http://ml.example.org",)), "https://"),
+    ("no_trusted_proxy", production(trusted_proxies=0), "MARLAAS_TRUSTED_PROXIES"),
     ("no_metrics_token", no_token, "MARLAAS_METRICS_TOKEN"),
     ("plain_engine", production(engine_url="http://8.8.8.8:8801"), "private network"),
 ]
@@ -195,6 +204,16 @@ def test_a_further_engine_is_no_more_to_be_reached_in_the_open_than_the_first(pa
     patient.produces(engine_url="http://127.0.0.1:8801")
     patient.settings.ENGINES = {"qwen": "http://8.8.8.8:8801"}
     assert "8.8.8.8" in findings(patient)["plain_engine"].says
+
+
+@pytest.mark.postgres
+def test_a_database_that_is_too_old_and_a_role_above_the_walls_are_named(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(checks._postgres()) == [], "the tests' role is the portal's"
+    monkeypatch.setattr(connections["default"], "pg_version", 140012)
+    with taken_off():  # the owner of a test database is its server's superuser
+        found = {finding.code: finding.mend for finding in checks._postgres()}
+    assert set(found) == {"postgres_too_old", "superuser"}
+    assert "15 or later" in found["postgres_too_old"] and "app role" in found["superuser"]
 
 
 def test_there_are_twenty_of_them() -> None:

@@ -43,6 +43,7 @@ ENGINE = {
     "epoch": 1,
     "uptime_seconds": 1.0,
     "sandbox": {"tier": "plain"},
+    "disk": {"free_bytes": 8, "total_bytes": 100},
     "sampler": {"kv_used": 0.5, "waiting": 0, "preempted": 0, "replicas": 1, "replicas_alive": 1},
 }
 
@@ -110,6 +111,11 @@ def test_every_alert_asks_for_figures_that_exist(told: str) -> None:
     expressions = re.findall(r"expr: '(.*)'", ALERTS)
     assert len(expressions) == ALERTS.count("- alert:") >= 15
     assert {name for expression in expressions for name in asked(expression)} <= there
+
+
+def test_every_scrape_that_an_alert_goes_by_has_that_name() -> None:
+    names = re.findall(r"job_name: (\S+)", (DEPLOY / "alerts" / "scrape.yaml").read_text())
+    assert set(re.findall(r'\bjob="([a-z-]+)"', ALERTS)) <= set(names)
 
 
 def test_every_alert_has_its_section_in_the_runbook() -> None:
