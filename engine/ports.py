@@ -173,7 +173,10 @@ class RolloutPort(Protocol):
         ...
 
     async def stats(self) -> dict[str, Any]:
-        """The sampler's counters: decode_steps, decode_steps_with_2_adapters, kv_used, waiting, preempted, tokens …"""
+        """The sampler's counters: decode_steps, decode_steps_with_2_adapters, kv_used, waiting, preempted, tokens …
+
+        ``kv_tokens``, where it is known: tenant → tokens that lie in the cache for it ("": the base model's).
+        """
         ...
 
     def workers(self) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ path comes in ``additional_config``. It also keeps the outputs of ``FINAL_ONLY``
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from engine.rollout.counters import Counters
 from engine.rollout.vllm_final_outputs import FinalOutputs
 
 COUNTERS_KEY = "marlaas_counters"
+HELD_EVERY = 16  # steps: who holds the cache is for people to look at, and costs a walk over all requests
+NO_ADAPTER = 0
 
 
 class _Counted:
@@ -59,6 +62,15 @@ class _Counted:
         values["running"], values["waiting"] = self.get_request_counts()
         values["kv_used_ppm"] = int(self.kv_cache_manager.usage * 1e6)
         self._counters.publish()
+        if values["steps"] % HELD_EVERY == 0 or not self.running:
+            self._counters.publish_held(self._held())
+
+    def _held(self) -> Counter[int]:
+        """Tokens in the cache by adapter; what requests share counts for each of them."""
+        held: Counter[int] = Counter()
+        for request in self.running:
+            held[request.lora_request.lora_int_id if request.lora_request else NO_ADAPTER] += request.num_computed_tokens
+        return held
 
     def _decoding(self, output: SchedulerOutput) -> int:
         """Requests of this step that already have output, one token each (no speculation here)."""

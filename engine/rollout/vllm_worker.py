@@ -18,6 +18,7 @@ import itertools
 import logging
 import os
 import shutil
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
@@ -333,10 +334,17 @@ class VllmSampler:
     # The engine
 
     def stats(self) -> dict[str, Any]:
-        """The scheduler's counters (see ``counters.FIELDS``), ``kv_used`` in 0..1, and what is loaded."""
+        """The scheduler's counters (see ``counters.FIELDS``), ``kv_used`` in 0..1, and what is loaded.
+
+        ``kv_tokens``: tenant → tokens that lie in the cache for it; "": for the base model, and for adapters that come or go just now.
+        """
         counted = self._counters.read()
         kv_used = counted.pop("kv_used_ppm") / 1e6
-        return {**counted, "kv_used": kv_used, "adapters_loaded": len(self._loaded)}
+        tenants = {loaded.request.lora_int_id: loaded.ref.tenant for loaded in self._loaded.values()}
+        held: Counter[str] = Counter()
+        for number, tokens in self._counters.read_held().items():
+            held[tenants.get(number, "")] += tokens
+        return {**counted, "kv_used": kv_used, "kv_tokens": dict(held), "adapters_loaded": len(self._loaded)}
 
     @asynccontextmanager
     async def _call(self, what: str) -> AsyncIterator[None]:

@@ -107,7 +107,10 @@ class RolloutPool:
             self._last.pop(job, None)
 
     async def stats(self) -> dict[str, Any]:
-        """Numbers summed over the replicas; ``kv_used``, a share, is their mean. ``gradings`` of a job are those of all its parts."""
+        """Numbers summed over the replicas, those by tenant too; ``kv_used``, a share, is their mean.
+
+        ``gradings`` of a job are those of all its parts.
+        """
         live = self._alive()
         answers = await asyncio.gather(*(replica.stats(self._call_deadline) for replica in live))
         total: Counter[str] = Counter()
@@ -117,7 +120,8 @@ class RolloutPool:
             total["kv_used"] /= len(answers)
         parts = [stats.get("gradings", {}) for stats in answers]
         gradings = {job: late.added(part[job] for part in parts if job in part) for job in dict.fromkeys(chain(*parts))}
-        return {"replicas": len(self._replicas), "replicas_alive": len(live), **total, "gradings": gradings}
+        held = sum((Counter(stats.get("kv_tokens", {})) for stats in answers), Counter[str]())
+        return {"replicas": len(self._replicas), "replicas_alive": len(live), **total, "kv_tokens": dict(held), "gradings": gradings}
 
     def workers(self) -> list[dict[str, Any]]:
         now = asyncio.get_running_loop().time()

@@ -135,9 +135,14 @@ def _tokens(steps: Iterable[Step]) -> dict[str, int]:
 
 
 def _kv(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """The budget, what is reserved by tenant, and what the sampler's cache really holds (the sampler measures the sum only)."""
+    """In bytes: the budget, what is reserved by tenant, and what the sampler's cache really holds, all of it and by tenant.
+
+    What is shared within a tenant the sampler counts for each who shares it, so its counts divide the measured sum among tenants.
+    """
     budget = engine.get("kv", {}).get("budget_bytes")
-    used = engine.get("sampler", {}).get("kv_used")
+    share, counts = (engine.get("sampler", {}).get(name) for name in ("kv_used", "kv_tokens"))
+    used = None if share is None or budget is None else round(share * budget)
+    tokens = sum(counts.values()) if counts else 0
     reserved: dict[str, int] = defaultdict(int)
     for job in engine["open"]:
         if job["kv_held"]:
@@ -145,7 +150,8 @@ def _kv(engine: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "budget": budget,
         "reserved": dict(sorted(reserved.items(), key=lambda pair: -pair[1])),
-        "used": None if used is None or budget is None else round(used * budget),
+        "used": used,
+        "used_by": {tenant: round(used * count / tokens) for tenant, count in counts.items()} if used and tokens else {},
     }
 
 
@@ -163,6 +169,7 @@ def _names(engine: Mapping[str, Any], steps: Sequence[Step]) -> dict[str, dict[s
     wanted = {job["job"] for job in engine["open"]} - jobs.keys()
     jobs |= dict(Job.objects.filter(public_id__in=wanted).values_list("public_id", "name"))
     tenants = {job["tenant"] for job in engine["open"]} | {step.tenant for step in steps} | {share["tenant"] for share in engine["shares"]}
+    tenants |= set(engine.get("sampler", {}).get("kv_tokens") or ())
     owners = {step.job: step.tenant for step in steps} | {job["job"]: job["tenant"] for job in engine["open"]}
     return {"jobs": jobs, "tenants": told_apart(tenants), "owners": owners}
 

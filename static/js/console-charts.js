@@ -68,23 +68,26 @@ function text(x, y, words, kind = "") {
 
 const grid = (x, height, words) => [svg("line", { x1: round(x), x2: round(x), y1: 0, y2: height }), text(x + 2, height + 13, words)];
 
+/** Above: what is reserved, by organisation; below, on the same scale: what each really holds. */
 export function drawKv({ kv, tenants }) {
-  const held = Object.entries(kv.reserved);
-  const sum = held.reduce((total, [, size]) => total + size, 0);
-  const all = Math.max(kv.budget ?? 0, sum, kv.used ?? 0) || 1;
-  let left = 0;
-  const bars = held.map(([tenant, size]) => {
-    const width = (size / all) * 1000;
-    const bar = titled(svg("rect", { x: left, y: 0, width, height: 24, class: `hue-${hue(tenant)}` }), `${tenants[tenant] ?? tenant}: ${bytes(size)}`);
-    left += width;
-    return bar;
-  });
-  if (kv.used !== null) bars.push(svg("line", { x1: (kv.used / all) * 1000, x2: (kv.used / all) * 1000, y1: 0, y2: 24, class: "used" }));
-  $("#kv").replaceChildren(...bars);
+  const sum = Object.values(kv.reserved).reduce((total, size) => total + size, 0);
+  const scale = 1000 / (Math.max(kv.budget ?? 0, sum, kv.used ?? 0) || 1);
+  const called = (tenant) => (tenant ? (tenants[tenant] ?? tenant) : "The base model");
+  const bar = (sizes, y, height) => {
+    let left = 0;
+    return Object.entries(sizes).map(([tenant, size]) => {
+      const part = svg("rect", { x: left, y, width: size * scale, height, class: `hue-${hue(tenant)}` });
+      left += size * scale;
+      return titled(part, `${called(tenant)}: ${bytes(size)}`);
+    });
+  };
+  $("#kv").replaceChildren(...bar(kv.reserved, 0, 14), ...bar(kv.used_by, 16, 8));
+  if (kv.used !== null) $("#kv").append(svg("line", { x1: kv.used * scale, x2: kv.used * scale, y1: 14, y2: 24, class: "used" }));
   const words = `${bytes(sum)} reserved of ${bytes(kv.budget)}, ${bytes(kv.used)} really used`;
   $("#kv").setAttribute("aria-label", words);
   write("#kv-sum", words);
-  $("#kv-list").replaceChildren(...held.map(([tenant, size]) => keyed(tenant, `${tenants[tenant] ?? tenant}: ${bytes(size)}`)));
+  const holders = new Set([...Object.keys(kv.reserved), ...Object.keys(kv.used_by)]);
+  $("#kv-list").replaceChildren(...[...holders].map((tenant) => keyed(tenant, `${called(tenant)}: ${bytes(kv.reserved[tenant] ?? 0)} reserved, ${bytes(kv.used_by[tenant] ?? 0)} used`)));
 }
 
 export function keyed(tenant, words) {

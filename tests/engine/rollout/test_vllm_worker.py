@@ -14,6 +14,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session"), pyt
 PROMPT = [10, 20, 30, 41, 52]
 
 
+def held(sampler) -> dict[str, int]:
+    return sampler.stats()["kv_tokens"]
+
+
 def params(seed: int = 1, *, temperature: float = 1.0, tokens: int = 12) -> SampleParams:
     return SampleParams(max_new_tokens=tokens, temperature=temperature, seed=seed)
 
@@ -129,6 +133,18 @@ async def test_cancelling_a_sample_frees_its_place(sampler, adapter_files, new_r
     await sampler.sample(ref, PROMPT, params(2, tokens=2))
 
     assert sampler.stats()["running"] <= 1
+
+
+async def test_it_says_for_whom_the_cache_holds_tokens_and_lets_go_of_them(sampler, adapter_files, new_ref):
+    bob, alice = [await sampler.load(new_ref(tenant=name), adapter_files(15)) for name in ("bob", "alice")]
+    running = [asyncio.create_task(sampler.sample(bob, PROMPT, params(seed, tokens=200))) for seed in range(8)]
+    while held(sampler).get("bob", 0) < 2 * len(PROMPT):
+        await sampler.sample(alice, PROMPT, params(tokens=1))
+
+    await asyncio.gather(*running)
+
+    while held(sampler):  # until the engine core has looked once more
+        await asyncio.sleep(0)
 
 
 async def test_a_long_prompt_beside_many_does_not_kill_the_engine(sampler, adapter_files, new_ref):

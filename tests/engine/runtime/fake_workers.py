@@ -47,7 +47,7 @@ class FakeRolloutWorker:
         return None
 
     async def stats(self) -> dict[str, Any]:
-        return {"decode_steps": 10, "kv_used": 0.5, "pid": str(os.getpid())}
+        return {"decode_steps": 10, "kv_used": 0.5, "kv_tokens": {"ten_a": 7}, "pid": str(os.getpid())}
 
 
 class FakeTrainWorker:

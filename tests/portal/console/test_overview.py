@@ -69,6 +69,13 @@ def test_work_under_way_is_drawn_to_now(world: World, engine: FakeEngine) -> Non
     assert seen["kv"]["reserved"] == {world.sums.public_id: seen["engine"]["open"][0]["kv_bytes"]}
 
 
+def test_what_the_cache_holds_is_divided_as_the_sampler_counts_it(world: World, engine: FakeEngine) -> None:
+    engine.overrides = {"kv": {"budget_bytes": 1000}, "sampler": {"kv_used": 0.5, "kv_tokens": {world.sums.public_id: 60, "": 40}}}
+    assert looked(world)["kv"]["used_by"] == {world.sums.public_id: 300, "": 200}
+    engine.overrides["sampler"] = {"kv_used": 0.5}  # an engine that does not say it
+    assert (looked(world)["kv"]["used"], looked(world)["kv"]["used_by"]) == (500, {})
+
+
 def test_who_waits_is_named_with_the_reason(world: World, engine: FakeEngine) -> None:
     job = world.job()
     delivery.deliver(job.pk, NOW)
