@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import msgspec
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
@@ -31,7 +30,7 @@ from portal.jobs import actions as job_actions
 from portal.jobs import bundle, catalog, engines, rollouts
 from portal.jobs import evaluation as evaluations
 from portal.jobs.downloads import adapter_response
-from portal.jobs.live import MAX_EVENTS, events_after
+from portal.jobs.live import MAX_EVENTS, events_after, page_after, told
 from portal.jobs.models import Job
 from tenants import tokens
 
@@ -128,10 +127,7 @@ class Jobs(TenantViews):
     def events(self, request: Request, public_id: str) -> HttpResponse:
         """What has happened, numbered from 1 without a gap."""
         after = whole(request.query_params, "after", 0)
-        rows = events_after(self.get_object(), after, whole(request.query_params, "limit", MAX_EVENTS, least=1, most=MAX_EVENTS))
-        return HttpResponse(
-            msgspec.json.encode({"events": rows, "last": rows[-1]["seq"] if rows else after}), content_type="application/json"
-        )
+        return told(page_after(self.get_object(), after, whole(request.query_params, "limit", MAX_EVENTS, least=1, most=MAX_EVENTS)))
 
     @documented(
         OpenApiTypes.STR,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from django.db.models import TextField
 from django.db.models.functions import Cast
+from django.http import HttpResponse
 
 from portal.jobs.models import Job, JobEvent
 
@@ -24,6 +25,17 @@ def events_after(job: Job | int, seq: int, limit: int = MAX_EVENTS) -> list[dict
     rows = JobEvent.objects.filter(job=job, seq__gt=seq).order_by("seq").annotate(text=Cast("data", TextField()))
     found = rows.values_list("seq", "kind", "at", "text")[: max(1, min(limit, MAX_EVENTS))]
     return [{"seq": number, "kind": kind, "at": at.isoformat(), "data": msgspec.Raw(text)} for number, kind, at, text in found]
+
+
+def page_after(job: Job, seq: int, limit: int = MAX_EVENTS) -> dict[str, Any]:
+    """{events, last}: ``events_after``, and the number to ask behind next."""
+    events = events_after(job, seq, limit)
+    return {"events": events, "last": events[-1]["seq"] if events else seq}
+
+
+def told(body: dict[str, Any]) -> HttpResponse:
+    """As JSON, with events as they lie in the database, which the usual encoder cannot write and would take as long for as the query."""
+    return HttpResponse(msgspec.json.encode(body), content_type="application/json")
 
 
 def newest_of(job: Job, kinds: Sequence[str], *, until_seq: int | None = None, most: int | None = None) -> list[JobEvent]:

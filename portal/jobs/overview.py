@@ -9,7 +9,7 @@ from typing import Any
 
 from portal.jobs import series
 from portal.jobs.evaluation import findings
-from portal.jobs.live import events_after, newest_of
+from portal.jobs.live import newest_of, page_after
 from portal.jobs.models import Job, JobEvent, State
 
 TAIL_EVENTS = 250
@@ -22,16 +22,19 @@ _WARNINGS = ("warning", "rollout_lost", "train_lost")
 def overview(job: Job) -> dict[str, Any]:
     """{seq, history, base, events, last, job}. ``history``: segments of figures; ``base``: the rest of the state at ``seq``."""
     seq = max(0, job.last_seq - TAIL_EVENTS)
-    events = events_after(job, seq)
     history, tokens = series.segments(job, until_seq=seq, exact_steps=EXACT_STEPS) if seq else ([], {})
     return {
         "seq": seq,
         "history": history,
         "base": _base(job, seq, tokens) if seq else None,
-        "events": events,
-        "last": events[-1]["seq"] if events else seq,
-        "job": {"state": job.state, "state_reason": job.state_reason, "last_seq": job.last_seq, "ended_at": job.ended_at},
+        **page_after(job, seq),
+        "job": ending(job),
     }
+
+
+def ending(job: Job) -> dict[str, Any]:
+    """What no event may have told of."""
+    return {"state": job.state, "state_reason": job.state_reason, "last_seq": job.last_seq, "ended_at": job.ended_at}
 
 
 def _base(job: Job, seq: int, tokens: dict[str, int]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -25,7 +24,7 @@ from portal.jobs import overview as overviews
 from portal.jobs.downloads import adapter_response
 from portal.jobs.job_filter import SHOWS, JobFilter
 from portal.jobs.listing import away_since, rows
-from portal.jobs.live import MAX_EVENTS, events_after
+from portal.jobs.live import MAX_EVENTS, page_after, told
 from portal.jobs.models import Job, State
 from portal.pages.access import maker_page, tenant_page, wants_json
 from portal.query import whole
@@ -155,10 +154,8 @@ def events(request: HttpRequest, public_id: str) -> HttpResponse:
         return JsonResponse(
             {"error": {"message": "after must be an event number", "type": "invalid", "param": "after", "code": "invalid"}}, status=400
         )
-    found = events_after(job, after)
-    known = {"state": job.state, "state_reason": job.state_reason, "last_seq": job.last_seq, "ended_at": job.ended_at}
-    body = {"events": found, "last": found[-1]["seq"] if found else after, "more": len(found) == MAX_EVENTS, "job": known}
-    return HttpResponse(msgspec.json.encode(body), content_type="application/json")
+    page = page_after(job, after)
+    return told({**page, "more": len(page["events"]) == MAX_EVENTS, "job": overviews.ending(job)})
 
 
 @never_cache
@@ -166,8 +163,7 @@ def events(request: HttpRequest, public_id: str) -> HttpResponse:
 @tenant_page
 def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     """What the run page begins with; from ``last`` on it follows by the events."""
-    # A long run's overview is close to a megabyte: the usual encoder would take as long for it as the database.
-    return HttpResponse(msgspec.json.encode(overviews.overview(_job(request, public_id))), content_type="application/json")
+    return told(overviews.overview(_job(request, public_id)))
 
 
 @never_cache
