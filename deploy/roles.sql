@@ -1,9 +1,12 @@
--- The three roles of a production database. Run once, as a superuser, in a new and empty database:
---   psql -v owner="'…'" -v app="'…'" -v operator="'…'" -f deploy/roles.sql "$DATABASE"
--- The owner makes tables (manage.py migrate), the app serves, the operator looks. None of them is above row-level security.
-CREATE ROLE marlaas_owner LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD :owner;
-CREATE ROLE marlaas_app LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD :app;
-CREATE ROLE marlaas_operator LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD :operator;
+-- The three roles of a production database. Run once, as a superuser, in a new and empty database, with psql 14 or later:
+--   POSTGRES_OWNER_PASSWORD=… POSTGRES_APP_PASSWORD=… POSTGRES_OPERATOR_PASSWORD=… psql -v ON_ERROR_STOP=1 -f deploy/roles.sql "$DATABASE"
+-- Compose does it by itself. The owner makes tables (manage.py migrate), the app serves, the operator looks. None of them is above row-level security.
+\getenv owner POSTGRES_OWNER_PASSWORD
+\getenv app POSTGRES_APP_PASSWORD
+\getenv operator POSTGRES_OPERATOR_PASSWORD
+CREATE ROLE marlaas_owner LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD :'owner';
+CREATE ROLE marlaas_app LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD :'app';
+CREATE ROLE marlaas_operator LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD :'operator';
 
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA public TO marlaas_owner;

@@ -1,4 +1,5 @@
-"""What happens to every request at the edge: it gets an id, and one with a NUL character in its address is refused.
+"""What happens to every request at the edge: it gets an id, what is asked from inside may call us anything, and one with a NUL character in
+its address is refused.
 
 The id is ours alone (a client's own would let it write into the logs under another's): it stands in the answer's ``X-Request-Id``, in each
 log line and in the audit log. PostgreSQL refuses a NUL with an error of its own, so no view should see one.
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils.decorators import sync_and_async_middleware
 
@@ -33,6 +35,8 @@ def request_id(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequ
 def _mark(request: HttpRequest) -> HttpRequest:
     request.request_id = new_id("req")
     request.META["HTTP_X_REQUEST_ID"] = request.request_id  # the log's middleware reads it there
+    if request.path_info in settings.ASKED_FROM_INSIDE:
+        request.META["HTTP_HOST"] = settings.ALLOWED_HOSTS[0]  # nothing of their answers goes by the name
     return request
 
 

@@ -179,7 +179,9 @@ USERSESSIONS_TRACK_ACTIVITY = False
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.production
 SECURE_SSL_REDIRECT = ENV.production
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]  # probes and scrapes come by plain HTTP from inside
+# Probes and scrapers come from inside, by plain HTTP and by a process's address instead of the site's name.
+ASKED_FROM_INSIDE = ("/healthz", "/readyz", "/metrics")
+SECURE_REDIRECT_EXEMPT = [f"^{path[1:]}$" for path in ASKED_FROM_INSIDE]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.production else None
 SECURE_HSTS_SECONDS = 31_536_000 if ENV.production else 0
 SECURE_REFERRER_POLICY = "same-origin"

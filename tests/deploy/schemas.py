@@ -30,7 +30,7 @@ SELECTOR = thing(
     matchExpressions=some(thing("key operator", key=TEXT, operator={"enum": ["In", "NotIn", "Exists", "DoesNotExist"]}, values=some(TEXT))),
 )
 METADATA = thing("name", name=TEXT, namespace=TEXT, labels=WORDS)
-HTTP = thing("path port", path={"type": "string", "pattern": "^/"}, port=PORT, httpHeaders=some(thing("name value", name=TEXT, value=TEXT)))
+HTTP = thing("path port", path={"type": "string", "pattern": "^/"}, port=PORT)
 PROBE = thing(
     httpGet=HTTP,
     tcpSocket=thing("port", port=PORT),
@@ -44,7 +44,14 @@ CONTAINER = thing(
     name=TEXT,
     image=TEXT,
     command=some(TEXT),
-    env=some(thing("name", name=TEXT, value=TEXT, valueFrom=thing("secretKeyRef", secretKeyRef=thing("name key", name=TEXT, key=TEXT)))),
+    env=some(
+        thing(
+            "name",
+            name=TEXT,
+            value=TEXT,
+            valueFrom=thing("secretKeyRef", secretKeyRef=thing("name key", name=TEXT, key=TEXT, optional=YES)),
+        )
+    ),
     envFrom=some(thing(configMapRef=thing("name", name=TEXT), secretRef=thing("name", name=TEXT))),
     ports=some(thing("containerPort", name=TEXT, containerPort=PORT)),
     securityContext=thing(
@@ -61,6 +68,9 @@ CONTAINER = thing(
     livenessProbe=PROBE,
     readinessProbe=PROBE,
 )
+_TERM = thing("topologyKey labelSelector", topologyKey=TEXT, labelSelector=SELECTOR)
+_WEIGHED = thing("weight podAffinityTerm", weight={"type": "integer", "minimum": 1, "maximum": 100}, podAffinityTerm=_TERM)
+_PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": some(_WEIGHED)}
 POD = thing(
     "containers securityContext automountServiceAccountToken",
     containers=some(CONTAINER),
@@ -75,6 +85,7 @@ POD = thing(
         fsGroup=COUNT,
         seccompProfile=thing("type", type={"const": "RuntimeDefault"}),
     ),
+    affinity=thing("podAntiAffinity", podAntiAffinity=thing("preferredDuringSchedulingIgnoredDuringExecution", **_PREFERRED)),
     topologySpreadConstraints=some(
         thing(
             "maxSkew topologyKey whenUnsatisfiable",
@@ -170,6 +181,7 @@ COMPOSE_SERVICE = thing(
     cap_drop=some(TEXT),
     security_opt=some(TEXT),
     shm_size=TEXT,
+    cpu_shares={"type": "integer", "minimum": 2},
     stop_grace_period=TEXT,
     deploy={"type": "object"},
 )

@@ -15,7 +15,10 @@ LINES = (ROOT / "deploy" / "env.example").read_text().splitlines()
 # What processes of one installation tell each other; nobody sets it.
 INTERNAL = {"MARLAAS_RUN", "MARLAAS_X"}
 # Of Ray's own, and of compose's.
-FOREIGN = {"RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "POSTGRES_PASSWORD", "DATABASE_URL"}
+FOREIGN = {
+    *{"RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "DATABASE_URL"},
+    *{"POSTGRES_PASSWORD", "POSTGRES_OWNER_PASSWORD", "POSTGRES_APP_PASSWORD", "POSTGRES_OPERATOR_PASSWORD"},
+}
 GIVEN = re.compile(r"^(?:# )?([A-Z][A-Z0-9_]*)=(.*)$")
 
 

@@ -105,6 +105,16 @@ def test_each_volume_that_is_mounted_is_there(name: str, pod: dict[str, Any]) ->
     assert {volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"] if "persistentVolumeClaim" in volume} <= known
 
 
+@pytest.mark.parametrize("part", ["web", "worker", "ingester"])
+def test_the_engine_leaves_cores_to_what_people_wait_for(part: str) -> None:
+    [pod] = [pod for _, pod in PODS if pod["metadata"]["labels"].get("part") == part]
+    [container] = pod["spec"]["containers"]
+    wanted = container["resources"]["requests"]["cpu"]
+    assert (int(wanted[:-1]) / 1000 if wanted.endswith("m") else int(wanted)) >= 0.5, "its weight beside the engine's is what it asks for"
+    [preferred] = pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"] == {"app": "marlaas", "part": "engine"}
+
+
 def test_nothing_may_be_reached_but_what_is_named() -> None:
     policies = {manifest["metadata"]["name"]: manifest["spec"] for manifest in MANIFESTS.values() if manifest["kind"] == "NetworkPolicy"}
     assert policies["nothing-by-default"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
@@ -129,8 +139,15 @@ def test_each_service_fits_its_schema_and_is_hardened(name: str) -> None:
     jsonschema.validate(service, schemas.COMPOSE_SERVICE)
     assert "no-new-privileges:true" in service["security_opt"]
     assert name == "postgres" or (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
-    assert {volume.split(":")[0] for volume in service["volumes"]} <= COMPOSE["volumes"].keys()
+    sources = {volume.split(":")[0] for volume in service["volumes"]}
+    assert sources - COMPOSE["volumes"].keys() <= {f"./{path.name}" for path in DEPLOY.iterdir()}
     assert set(service["networks"]) <= COMPOSE["networks"].keys()
+
+
+def test_where_all_want_the_same_cores_the_engine_goes_last() -> None:
+    usual = 1024
+    shares = {name: service.get("cpu_shares", usual) for name, service in COMPOSE["services"].items()}
+    assert shares.pop("engine") * 2 <= min(shares.values())
 
 
 def secrets_of(side: str) -> set[str]:
@@ -145,6 +162,23 @@ def test_neither_side_of_compose_holds_the_others_secrets() -> None:
     assert {"MARLAAS_SECRET_KEY", "DATABASE_URL"} < secrets_of("portal") and "MARLAAS_JUDGE_KEYS" in secrets_of("engine")
     assert {services["engine"]["environment"].get(name) for name in secrets_of("portal")} == {""}
     assert {services["web"]["environment"].get(name) for name in secrets_of("engine")} == {""}
+
+
+def test_in_compose_the_portal_stands_before_the_walls_of_the_database_and_owns_nothing() -> None:
+    services = COMPOSE["services"]
+    for name in ("web", "worker", "ingester"):
+        told = services[name]["environment"]
+        assert told["DATABASE_URL"].startswith("postgres://marlaas_app:") and told["MARLAAS_OWNER_DATABASE_URL"] == ""
+    assert services["migrations"]["environment"]["MARLAAS_OWNER_DATABASE_URL"].startswith("postgres://marlaas_owner:")
+    wanted = set(re.findall(r"^\\getenv \w+ (\w+)$", (DEPLOY / "roles.sql").read_text(), re.MULTILINE))
+    assert len(wanted) == 3 and wanted <= services["postgres"]["environment"].keys()
+    assert "./roles.sql:/docker-entrypoint-initdb.d/roles.sql:ro" in services["postgres"]["volumes"]
+
+
+def test_behind_the_proxy_that_both_need_people_have_addresses_of_their_own() -> None:
+    [settings] = [manifest["data"] for manifest in MANIFESTS.values() if manifest["kind"] == "ConfigMap"]
+    assert settings["MARLAAS_TRUSTED_PROXIES"] == "1"
+    assert COMPOSE["services"]["web"]["environment"]["MARLAAS_TRUSTED_PROXIES"].endswith(":-1}")
 
 
 def test_database_and_queue_are_reached_from_inside_only() -> None:

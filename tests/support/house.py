@@ -56,9 +56,7 @@ class House(Stack):
             connection.execute(f"CREATE DATABASE {DATABASE}")
             for role in ("owner", "app", "operator"):
                 connection.execute(f"DROP ROLE IF EXISTS marlaas_{role}")
-        passwords = [word for role in ("owner", "app", "operator") for word in ("-v", f"{role}='x'")]
-        command = [str(self.server.binaries / "psql"), *passwords, "-v", "ON_ERROR_STOP=1", "-q", "-f", str(ROOT / "deploy/roles.sql")]
-        subprocess.run([*command, self.superuser], check=True, capture_output=True, timeout=60)
+        postgres.make_roles(self.server, self.superuser)
 
     def drop_database(self) -> None:
         with psycopg.connect(self.server.url, autocommit=True) as connection:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 START_SECONDS = 30
 READY = "ready to accept connections"
 UNPRIVILEGED = "nobody"
+ROLES = Path(__file__).resolve().parents[2] / "deploy/roles.sql"
 # A test database needs no durability.
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses=", "max_connections=60", "shared_buffers=64MB")
 
@@ -72,6 +73,13 @@ def server() -> Iterator[str]:
     """The URL of an empty database on a running server; the server is gone afterwards. Raises ``RuntimeError`` if it does not start."""
     with running() as started:
         yield started.url
+
+
+def make_roles(server: Server, url: str, password: str = "x") -> None:
+    """Run deploy/roles.sql in the database at ``url``, as its superuser; all three get this password."""
+    passwords = {f"POSTGRES_{role}_PASSWORD": password for role in ("OWNER", "APP", "OPERATOR")}
+    command = (server.binaries / "psql", "-v", "ON_ERROR_STOP=1", "-q", "-f", ROLES, url)
+    subprocess.run(command, check=True, capture_output=True, timeout=60, env={**os.environ, **passwords})
 
 
 def _binaries(folder: Path) -> tuple[Path, dict[str, int]]:

@@ -40,6 +40,14 @@ def test_a_silent_process_is_named(world: World, engine: FakeEngine) -> None:
     assert degraded["ingester"] == "was never heard"
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_probes_and_scrapers_need_not_know_the_sites_name(world: World, engine: FakeEngine, settings, path: str) -> None:
+    settings.ALLOWED_HOSTS, settings.METRICS_TOKEN, settings.SECURE_SSL_REDIRECT = ["ml.example.org"], "scrapes", True
+    inside = {"Host": "10.0.0.7:8800", "Authorization": "Bearer scrapes"}
+    assert Client().get(path, headers=inside).status_code == 200
+    assert Client().get("/jobs/", headers=inside, secure=True).status_code == 400
+
+
 def broken(*_: object, **__: object) -> None:
     raise DatabaseError("gone: host db.internal")
 
