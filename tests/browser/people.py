@@ -12,6 +12,22 @@ import httpx
 from tests.browser.stack import Stack
 
 PASSWORD = "correct-horse-battery"
+# An operator with a second factor, and a session that has passed it; the last line printed is its key.
+OPERATOR = """
+from importlib import import_module
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from tenants.models import User
+user = User.objects.filter(email="op@example.org").first() or User.objects.create_user("op@example.org", "correct horse", is_staff=True)
+Authenticator.objects.get_or_create(user=user, type=Authenticator.Type.TOTP, defaults={"data": {"secret": "x"}})
+session = import_module(settings.SESSION_ENGINE).SessionStore()
+session[SESSION_KEY] = str(user.pk)
+session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+session.save()
+print(session.session_key)
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +80,8 @@ def seed(stack: Stack, email: str, name: str) -> Person:
     made = json.loads(stack.manage("seed_tenant", "--email", email, "--password", PASSWORD, "--name", name, "--token"))
     headers = {"Authorization": f"Bearer {made['token']}"}
     return Person(email=email, api=httpx.Client(base_url=f"{stack.url}/api/v1/", headers=headers, timeout=30, trust_env=False))
+
+
+def operator_session(stack: Stack) -> str:
+    """The session cookie of somebody who may use the console."""
+    return stack.manage("shell", "-c", OPERATOR).split()[-1]

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import PATIENCE_MS, Watch
 from tests.browser.looking import DESK, PHONE, faults, overflow
-from tests.browser.people import Person, seed
+from tests.browser.people import Person, operator_session, seed
 from tests.browser.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(300)]
@@ -25,22 +25,6 @@ PAGES = (
     "/console/act/?deed=tenant-credit&about={tenant}",
     "/console/act/?deed=job-stop&about={job}",
 )
-# An operator with a second factor, and a session that has passed it; the last line printed is its key.
-OPERATOR = """
-from importlib import import_module
-from allauth.mfa.models import Authenticator
-from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from tenants.models import User
-user = User.objects.filter(email="op@example.org").first() or User.objects.create_user("op@example.org", "correct horse", is_staff=True)
-Authenticator.objects.get_or_create(user=user, type=Authenticator.Type.TOTP, defaults={"data": {"secret": "x"}})
-session = import_module(settings.SESSION_ENGINE).SessionStore()
-session[SESSION_KEY] = str(user.pk)
-session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
-session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-session.save()
-print(session.session_key)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +37,7 @@ def busy(stack: Stack) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
-    return stack.manage("shell", "-c", OPERATOR).split()[-1]
+    return operator_session(stack)
 
 
 @pytest.fixture
