@@ -48,4 +48,3 @@ def asked_by(view: Any, method: str) -> dict[str, bool]:
     own = getattr(getattr(view, action, None), "asks", {})
     pages = view.paginator if action == "list" else None
     return {**own, pages.page_size_query_param: False, pages.cursor_query_param: False} if pages else own
-
