@@ -36,6 +36,7 @@ class Settings:
     model: str
     own_engine: bool
     own_valkey: bool
+    production: bool
     portal_cores: tuple[int, ...]
 
     @property
@@ -107,6 +108,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
         model=engine.model,
         own_engine=own_engine,
         own_valkey=not environment.get("MARLAAS_REDIS_URL"),
+        production=engine.production,
         portal_cores=_portal_cores(engine.rollout_core_ids, engine.train_core_ids) if own_engine else (),
     )
 

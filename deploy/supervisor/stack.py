@@ -18,6 +18,8 @@ KEEP_ALIVE = ("--timeout-keep-alive", "75")
 
 def parts(settings: Settings) -> list[Service]:
     chosen = [_migrations(settings), _web(settings), _worker(settings), _ingester(settings)]
+    if settings.production:
+        chosen.insert(0, _static_files(settings))
     if settings.own_valkey:
         chosen.insert(0, _valkey(settings))
     if settings.own_engine:
@@ -83,6 +85,19 @@ def _migrations(settings: Settings) -> Service:
     )
 
 
+def _static_files(settings: Settings) -> Service:
+    """Under names that tell their content; embedded, they are served as they lie."""
+    return Service(
+        name="static",
+        title="Scripts, styles, pictures",
+        command=(settings.python, "manage.py", "collectstatic", "--noinput", "-v", "0"),
+        log=_log(settings, "static"),
+        environment=settings.environment,
+        once=True,
+        ready_seconds=300.0,
+    )
+
+
 def _web(settings: Settings) -> Service:
     flags = ("--lifespan", "off", "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "3", *KEEP_ALIVE)
     return Service(
@@ -130,7 +145,7 @@ def _portal_part(settings: Settings, name: str) -> dict[str, object]:
         "name": name,
         "log": _log(settings, name),
         "environment": settings.environment,
-        "after": ("valkey", "migrations") if settings.own_valkey else ("migrations",),
+        "after": (*(("valkey",) if settings.own_valkey else ()), "migrations", *(("static",) if settings.production else ())),
         "niceness": PORTAL_NICENESS,
         "cores": settings.portal_cores,
     }

@@ -24,6 +24,12 @@ def test_with_nothing_set_every_part_is_started_here():
     assert names({}) == ["engine", "valkey", "migrations", "web", "worker", "ingester"]
 
 
+def test_in_production_the_pages_wait_for_their_scripts_and_styles(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MARLAAS_PRODUCTION", "1")
+    web = next(part for part in stack.parts(settings.load({})) if part.name == "web")
+    assert "static" in web.after and "static" in names({})
+
+
 def test_an_engine_that_runs_elsewhere_is_not_started_here():
     assert "engine" not in names({"MARLAAS_ENGINE_URL": "http://gpu:8801"})
 
