@@ -21,8 +21,8 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
     """Seconds, and shares in 0..1.
 
     ``steps_per_hour``: steps of all jobs from the first submission until the first job ends; in one-at-a-time regimes over the whole run.
-    ``wall_s``: first submission to last commit; of a run that was cut it is drawn out to all steps at the run's own pace
-    (``measured_share``: how much of the work was done, see ``work_done``). ``rollout_busy``, ``train_busy``: of the throughput's window,
+    ``wall_s``: first submission to last commit; of a run that was cut it is drawn out to all steps at the run's own pace up to there
+    (``measured_share``: how much of the work was done, see ``work_done``): a round of many jobs that the cut broke off counts as not begun. ``rollout_busy``, ``train_busy``: of the throughput's window,
     with requests in the sampler and with a training under way. ``idle_ready``: of the whole run, with a device idle though a job waited to
     use it, for whatever reason: in the other regimes that is what the regime costs, in ``marlaas`` what the engine itself does.
     ``bound_ratio``: the bound's share of ``wall_s``; ``ordered_ratio`` likewise, of both devices' work side by side in the jobs' order.
@@ -30,8 +30,9 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
     if not run.steps:
         return {"steps": 0, "measured_share": 0.0}
     share = work_done(run)
-    wall = _measured_seconds(run) / share
-    close = _measured_until(run) if run.one_at_a_time else run.first_end
+    measured = run.last_commit - run.began
+    wall = measured / share
+    close = run.last_commit if run.one_at_a_time else run.first_end
     window = close - run.began
     per_hour = _per_hour(run.steps_wanted, wall) if run.one_at_a_time else _per_hour(_commits_until(run, close), window)
     busy = run.spans("rollout") if run.sampling is None else run.sampling
@@ -44,9 +45,9 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
         "completion_s": _mean(view.ending["completion_seconds"] for view in run.jobs if view.state == "succeeded"),
         "rollout_busy": _share(seconds(within(busy, run.began, close)), window),
         "train_busy": _share(seconds(within(run.spans("train"), run.began, close)), window),
-        "idle_ready": _share(idle["either"], _measured_seconds(run)),
-        "idle_ready_rollout": _share(idle["rollout"], _measured_seconds(run)),
-        "idle_ready_train": _share(idle["train"], _measured_seconds(run)),
+        "idle_ready": _share(idle["either"], measured),
+        "idle_ready_rollout": _share(idle["rollout"], measured),
+        "idle_ready_train": _share(idle["train"], measured),
         "bound_s": None if bound is None else round(bound.seconds, 3),
         "bound_ratio": None if bound is None else _share(bound.seconds, wall),
         "ordered_ratio": None if bound is None or bound.ordered_s is None else _share(bound.ordered_s, wall),
@@ -101,14 +102,6 @@ def _middle(values: list[Any]) -> Any:
 def _range(values: Iterable[float | None]) -> list[float]:
     known = [value for value in values if value is not None]
     return [min(known), max(known)]
-
-
-def _measured_until(run: Run) -> float:
-    return run.last_commit if run.cut_at is None else run.cut_at
-
-
-def _measured_seconds(run: Run) -> float:
-    return _measured_until(run) - run.began
 
 
 def _commits_until(run: Run, close: float) -> int:

@@ -51,9 +51,9 @@ class Run:
 
     @property
     def first_end(self) -> float:
-        """The last commit of the job that was done first, or the cut where that came first."""
+        """The last commit of the job that was done first; where none was, of all."""
         done = [view.commits[-1] for view in self.jobs if view.commits and len(view.commits) == view.steps]
-        return min([*done, *([self.cut_at] if self.cut_at else [])], default=self.last_commit)
+        return min(done, default=self.last_commit)
 
     def spans(self, *phases: str) -> list[Interval]:
         """The named phases of all jobs."""

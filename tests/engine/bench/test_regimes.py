@@ -66,17 +66,25 @@ def test_the_bound_is_held_against_the_wall():
 def test_a_run_that_was_cut_is_drawn_out_at_its_own_pace():
     figures = regime_figures(run(job("a", step(1, 0, 0, 3, 0, 1, 0), wanted=3), job("b", wanted=1), cut_at=5.0, one_at_a_time=True))
 
-    assert (figures["measured_share"], figures["wall_s"], figures["steps_per_hour"]) == (0.25, 20.0, 720.0)
+    assert (figures["measured_share"], figures["wall_s"], figures["steps_per_hour"]) == (0.25, 16.0, 900.0)
 
 
 def test_a_cut_run_of_different_jobs_is_drawn_out_by_what_their_steps_take():
-    # One of two steps that take 1 s, one of two that take 3 s, and the cut came at 5 s: half of the work, so 10 s in all.
+    # One of two steps that take 1 s, one of two that take 3 s, the last of them at 4 s: half of the work, so 8 s in all.
     quick = job("a", step(1, 0, 0, 0.5, 0, 0.5, 0), wanted=2, kind="reasoning")
     slow = job("b", step(1, 1, 0, 2.0, 0, 1.0, 0), wanted=2, kind="agentic")
 
     figures = regime_figures(run(quick, slow, cut_at=5.0, one_at_a_time=True))
 
-    assert (figures["measured_share"], figures["wall_s"], figures["steps_per_hour"]) == (0.5, 10.0, 4 / 10 * 3600)
+    assert (figures["measured_share"], figures["wall_s"], figures["steps_per_hour"]) == (0.5, 8.0, 4 / 8 * 3600)
+
+
+def test_a_round_that_the_cut_broke_off_counts_as_not_begun():
+    jobs = [job(name, step(1, 0, 0, 3, 0, 1, 0), wanted=2) for name in ("a", "b")]
+
+    figures = regime_figures(run(*jobs, cut_at=7.9))
+
+    assert (figures["wall_s"], figures["steps_per_hour"]) == (8.0, 1800.0)
 
 
 def test_a_kind_of_job_that_never_came_to_a_step_counts_as_the_dearest():
