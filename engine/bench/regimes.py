@@ -22,7 +22,8 @@ def regime_figures(run: Run, bound: Bound | None = None) -> dict[str, Any]:
 
     ``steps_per_hour``: steps of all jobs from the first submission until the first job ends; in one-at-a-time regimes over the whole run.
     ``wall_s``: first submission to last commit; of a run that was cut it is drawn out to all steps at the run's own pace up to there
-    (``measured_share``: how much of the work was done, see ``work_done``): a round of many jobs that the cut broke off counts as not begun. ``rollout_busy``, ``train_busy``: of the throughput's window,
+    (``measured_share``: how much of the work was done, see ``work_done``): a round of many jobs that the cut broke off counts as not
+    begun. ``rollout_busy``, ``train_busy``: of the throughput's window,
     with requests in the sampler and with a training under way. ``idle_ready``: of the whole run, with a device idle though a job waited to
     use it, for whatever reason: in the other regimes that is what the regime costs, in ``marlaas`` what the engine itself does.
     ``bound_ratio``: the bound's share of ``wall_s``; ``ordered_ratio`` likewise, of both devices' work side by side in the jobs' order.
