@@ -6,7 +6,7 @@ epoch of the engine, ``manage.py compare_engine`` at any time. Where both sides 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -56,7 +56,7 @@ class Status:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One of the portal's jobs. ``taken``: the engine's answer to its submission is known."""
+    """One of the portal's jobs. ``taken``: some engine was known to have it when this one was asked (``taken``)."""
 
     job: str
     state: str
@@ -99,7 +99,7 @@ def _kind(row: Row, line: Mapping[str, Any] | None, went_back: bool) -> Kind | N
         return "resend" if line is None and row.taken else None
     if row.state in OPEN_STATES:
         if line is None:
-            return "lost"
+            return "lost" if row.taken else None
         return "rewind" if went_back and row.last_seq > line["began_seq"] else None
     if not went_back or line is None or not _is_open(line):
         return None
@@ -110,24 +110,35 @@ def _is_open(line: Mapping[str, Any]) -> bool:
     return line["state"] not in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
-def survey(status: Status, name: str = "") -> tuple[list[Finding], bool]:
-    """(what differs, whether the journal went back behind what is stored), from the rows as they are. ``name``: the engine's."""
+def taken() -> frozenset[str]:
+    """Jobs that are not over and that an engine is known to have. To be asked for before its status: what it takes meanwhile is not
+    missed there, though its rows may be further by then, where an old and a new ingester run side by side.
+    """
+    begun = Q(state__in=OPEN_STATES) & ~Q(state=State.SUBMITTED)
+    return frozenset(
+        Job.objects.filter(begun | Q(state=State.SUBMITTED, submission__answered_at__isnull=False)).values_list("public_id", flat=True)
+    )
+
+
+def survey(status: Status, before: Collection[str], name: str = "") -> tuple[list[Finding], bool]:
+    """(what differs, whether the journal went back behind what is stored), from the rows as they are.
+
+    ``before``: what was ``taken`` before the status was asked for. ``name``: the engine's.
+    """
     cursor = EngineCursor.objects.filter(engine=status.engine).first() or EngineCursor()
     # Within one epoch the journal only grows, so only what an older epoch told can be missing from it.
     went_back = cursor.epoch < status.epoch and cursor.offset > status.began
-    submitted = JobSubmission.objects.filter(answered_at__isnull=False).values_list("job_id", flat=True)
-    taken = set(submitted.filter(job__state=State.SUBMITTED))
     mine = Q(engine="") & (Q(submission__sent_to=name) | Q(submission__sent_to=None)) | Q(engine=status.engine)
-    jobs = Job.objects.filter(mine).values_list("pk", "public_id", "state", "last_seq")
-    rows = [Row(job=job, state=state, last_seq=seq, taken=pk in taken) for pk, job, state, seq in jobs]
+    jobs = Job.objects.filter(mine).values_list("public_id", "state", "last_seq")
+    rows = [Row(job=job, state=state, last_seq=seq, taken=job in before) for job, state, seq in jobs]
     return look(rows, status, went_back=went_back), went_back
 
 
-def mend(status: Status, now: datetime, name: str = "") -> Found:
+def mend(status: Status, before: Collection[str], now: datetime, name: str = "") -> Found:
     """Compare and set right; all of it or nothing. Twice is once. Raises ``gateway.EngineDown``."""
-    cancel([finding.job for finding in survey(status, name)[0] if finding.kind == "stop"], name)  # before it is forgotten why
+    cancel([finding.job for finding in survey(status, before, name)[0] if finding.kind == "stop"], name)  # before it is forgotten why
     with transaction.atomic():
-        findings, went_back = survey(status, name)
+        findings, went_back = survey(status, before, name)
         found = Found(findings=findings, moved=went_back)
         jobs = {job.public_id: job for job in Job.objects.select_for_update().filter(public_id__in=[f.job for f in findings])}
         for finding in findings:

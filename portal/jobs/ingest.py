@@ -133,13 +133,14 @@ class Ingester:
 
     async def _compare(self, engine: str, epoch: int) -> bool:
         """At start and with each new epoch of the engine: are the rows and the engine of one mind? Whether the cursor was moved."""
+        before = await sync_to_async(compare.taken)()
         try:
             status = compare.Status.parse(await self.gateway.status())
         except compare.BadStatus as error:  # an engine of an older release, while an upgrade is under way
             log.warning("engine_not_compared", reason=str(error))
             self._compared = (engine, epoch)
             return False
-        found = await sync_to_async(compare.mend)(status, self.clock(), self.name)
+        found = await sync_to_async(compare.mend)(status, before, self.clock(), self.name)
         for group, seq in found.announce.items():
             await self.announce(group, seq)
         self._compared = (status.engine, status.epoch)

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from portal import gateway
 from portal.billing import ledger
-from portal.jobs import compare
+from portal.jobs import compare, delivery
 from portal.jobs.compare import Finding, Row, Status, look
 from portal.jobs.live import events_after
 from portal.jobs.models import EngineCursor, Job, JobEvent, State
@@ -177,8 +177,19 @@ def test_a_job_that_had_been_cancelled_is_cancelled_in_the_restored_engine(run: 
 def test_what_is_found_is_mended_once(run: Run, pulls: Pulls, engine: FakeEngine) -> None:
     engine.restart(lose=2)
     told = Status.parse(gateway.engine().status())
-    assert [finding.kind for finding in compare.mend(told, NOW).findings] == ["rewind"]
-    assert compare.mend(told, NOW).findings == []
+    assert [finding.kind for finding in compare.mend(told, compare.taken(), NOW).findings] == ["rewind"]
+    assert compare.mend(told, compare.taken(), NOW).findings == []
+
+
+def test_what_the_engine_took_after_it_was_asked_is_not_missed(world: World, engine: FakeEngine, pulls: Pulls) -> None:
+    before, told = compare.taken(), Status.parse(gateway.engine().status())
+    job = world.job()
+    delivery.deliver(job.pk, NOW)
+    assert compare.survey(told, before)[0] == []
+    pulls.pull()  # by an older ingester beside
+    job.refresh_from_db()
+    assert (job.state, compare.survey(told, before)[0]) == (State.QUEUED, [])
+    assert [finding.kind for finding in compare.survey(told, compare.taken())[0]] == ["lost"]
 
 
 def command(*arguments: str) -> tuple[str, int]:

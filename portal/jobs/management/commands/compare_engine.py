@@ -34,8 +34,9 @@ class Command(BaseCommand):
         return sum(self._compare_one(name, mend, cancel_strangers) for name in gateway.names())
 
     def _compare_one(self, name: str, mend: bool, cancel_strangers: bool) -> int:
+        before = compare.taken()
         status = compare.Status.parse(gateway.engine(name).status())
-        found = compare.mend(status, timezone.now(), name).findings if mend else compare.survey(status, name)[0]
+        found = compare.mend(status, before, timezone.now(), name).findings if mend else compare.survey(status, before, name)[0]
         strangers = [finding.job for finding in found if finding.kind == "stranger"]
         for finding in found:
             self.stdout.write(str(finding))
