@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -66,6 +66,14 @@ class Page:
         return page
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Silence:
+    """``heard_at``: when the engine answered last, as far as this process knows; ``noticed_at``: when a call to it first failed."""
+
+    heard_at: datetime
+    noticed_at: datetime
+
+
 @dataclass(kw_only=True)
 class Ingester:
     """``announce(group, seq)`` is awaited after each commit, ``announce_reach()`` when the engine is lost or found; neither may raise.
@@ -82,12 +90,13 @@ class Ingester:
     failures: int = field(default=0, init=False)
     lag_seconds: float = field(default=0.0, init=False)  # from the newest event of the last page to its row
     _compared: tuple[str, int] = field(default=("", 0), init=False)  # the engine and epoch that the rows were compared with last
-    _silent_since: datetime | None = field(default=None, init=False)  # the first try of an engine that has not answered since
+    _silence: Silence | None = field(default=None, init=False)  # while the engine has not answered
     _told_away: bool | None = field(default=None, init=False)  # None: only an earlier ingester may have told anything
 
     async def run(self) -> None:
         """For ever, until cancelled. Whatever fails is tried again with growing pauses: the cursor has not moved."""
         while True:
+            asked_at = self.clock()  # each call follows the answer to the one before at once: until here the engine was heard
             try:
                 await sync_to_async(close_old_connections)()
                 await self.pull()
@@ -95,7 +104,7 @@ class Ingester:
                 await self._is_back()
                 await sync_to_async(pulse.beat)("ingester", self.clock(), lag_seconds=self.lag_seconds)
             except (EngineDown, EngineRefused) as error:
-                await self._is_away(error)
+                await self._is_away(error, asked_at)
                 await self._pause("engine_away", error)
             except BadStream as error:
                 log.error("bad_stream", exc_info=True)
@@ -146,19 +155,24 @@ class Ingester:
         self._compared = (status.engine, status.epoch)
         return found.moved
 
-    async def _is_away(self, error: Exception) -> None:
-        """Told to who looks at jobs; a refusal too is an engine that nothing can be had from."""
+    async def _is_away(self, error: Exception, asked_at: datetime) -> None:
+        """Told to who looks at jobs; a refusal too is an engine that nothing can be had from.
+
+        Silence is dated from the last answer: a call waits for half a minute before it gives up, and that the engine was there meanwhile is
+        more than anybody knows.
+        """
         now = self.clock()
-        self._silent_since = self._silent_since or now
-        if now - self._silent_since < reach.TOLD_AFTER and not isinstance(error, EngineSlow):
+        self._silence = self._silence or Silence(heard_at=asked_at, noticed_at=now)
+        if now - self._silence.noticed_at < reach.TOLD_AFTER and not isinstance(error, EngineSlow):
             return
-        self._silent_since = await sync_to_async(reach.lost)(self.name, self._silent_since)
+        since = await sync_to_async(reach.lost)(self.name, self._silence.heard_at)
+        self._silence = replace(self._silence, heard_at=since)
         if not self._told_away:
             self._told_away = True
             await self.announce_reach()
 
     async def _is_back(self) -> None:
-        self._silent_since = None
+        self._silence = None
         if self._told_away is not False:
             self._told_away = False
             if await sync_to_async(reach.found)(self.name):
