@@ -5,6 +5,7 @@ from __future__ import annotations
 from portal.errors import Invalid
 
 MAX_NAME = 100
+TYPED = "confirm"  # the field that a deletion is meant with
 JOINERS = "\u200c\u200d"  # not printable by themselves, but part of Persian and Hindi spelling and of emoji
 
 
@@ -32,4 +33,4 @@ def file_name(sent: str) -> str:
 def check_typed(typed: str, wanted: str) -> None:
     """Whether somebody means to delete what is called ``wanted``: its name was typed, give or take spaces. Raises ``Invalid``."""
     if typed.split() != wanted.split():
-        raise Invalid([("confirm", f"type {wanted} to delete it for good")])
+        raise Invalid([(TYPED, f"type {wanted} to delete it for good")])

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,6 +17,7 @@ from portal.console import acts, engines, overview, tenants, viewing, whatif
 from portal.console.access import operator_page
 from portal.console.deeds import DEEDS, ENGINE, Deed, DeedForm
 from portal.console.engines import Engine
+from portal.query import paged, text
 from tenants import audit as audit_log
 
 TENANTS_PER_PAGE = 50
@@ -77,9 +77,9 @@ def act(request: HttpRequest) -> HttpResponse:
 @require_safe
 @operator_page
 def tenant_list(request: HttpRequest) -> HttpResponse:
-    text = request.GET.get("q", "").strip()[:254]
-    page = Paginator(tenants.found(text, timezone.now()), TENANTS_PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "console/tenants.html", {"page": page, "q": text, "extra": _asked(text)})
+    asked = text(request, "q", 254)
+    page = paged(request, tenants.found(asked, timezone.now()), TENANTS_PER_PAGE)
+    return render(request, "console/tenants.html", {"page": page, "q": asked, "extra": _asked(asked)})
 
 
 @require_safe
@@ -137,9 +137,9 @@ def engine_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @operator_page
 def audit(request: HttpRequest) -> HttpResponse:
-    text = request.GET.get("q", "").strip()[:254]
-    page = Paginator(tenants.all_acts(text), ACTS_PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "console/audit.html", {"page": page, "q": text, "extra": _asked(text)})
+    asked = text(request, "q", 254)
+    page = paged(request, tenants.all_acts(asked), ACTS_PER_PAGE)
+    return render(request, "console/audit.html", {"page": page, "q": asked, "extra": _asked(asked)})
 
 
 def _target(deed: Deed, about: str) -> Any:

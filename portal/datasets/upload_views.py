@@ -22,8 +22,8 @@ from portal.datasets.rows import BadLine
 from portal.datasets.sources import Findings, Unreadable, open_source
 from portal.errors import Invalid
 from portal.jobs import catalog
-from portal.pages.access import maker_page, tenant_page
-from tenants.access import require
+from portal.pages.access import changed_by, maker_page, tenant_page
+from portal.query import choice
 from tenants.models import Role
 
 SHOWN_ROWS = 5
@@ -45,7 +45,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @maker_page
 def generate(request: HttpRequest) -> HttpResponse:
     """Word problems of our own, or a task of reasoning-gym where it is installed."""
-    chosen = "gym" if request.GET.get("with") == "gym" or request.POST.get("with") == "gym" else "words"
+    chosen = "gym" if request.POST.get("with") == "gym" else choice(request, "with", ("words", "gym"), "words", noun="generator")
     tasks = origins.gym_tasks() if chosen == "gym" else []
     posted = request.POST or None
     form = forms.GymForm(posted, models=_models(), tasks=tasks) if chosen == "gym" else forms.WordsForm(posted, models=_models())
@@ -65,11 +65,10 @@ def from_hub(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @tenant_page
+@changed_by(Role.MEMBER)
 def upload(request: HttpRequest, upload_id: str) -> HttpResponse:
     """What was found, how the columns are read, and what to do next."""
     found = _found(request, upload_id)
-    if request.method == "POST":
-        require(request.tenant, request.user, Role.MEMBER)
     if found.stored_as:
         return redirect("datasets:detail", found.stored_as)
     if found.is_silent(timezone.now()):
@@ -106,6 +105,7 @@ def status(request: HttpRequest, upload_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def discard(request: HttpRequest, upload_id: str) -> HttpResponse:
     uploads.discard(request.tenant, request.user, _found(request, upload_id))
     messages.success(request, "The upload is discarded; nothing of it was stored.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -16,8 +15,8 @@ from portal.datasets.preview import MAX_NEEDLE, page
 from portal.jobs import catalog
 from portal.numbers import MOST
 from portal.pages.access import changed_by, tenant_page
-from portal.pages.deletion import delete_typed
-from portal.query import whole
+from portal.pages.deletion import delete_typed, refused
+from portal.query import choice, paged, text, whole
 from tenants.models import Role
 
 DATASETS_PER_PAGE = 50
@@ -27,7 +26,7 @@ SPLITS = ("train", "eval")
 @require_safe
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
-    found = Paginator(request.tenant.datasets.select_related("created_by"), DATASETS_PER_PAGE).get_page(request.GET.get("page"))
+    found = paged(request, request.tenant.datasets.select_related("created_by"), DATASETS_PER_PAGE)
     waiting = request.tenant.uploads.filter(stored_as="")[:20]
     return render(request, "datasets/list.html", {"page": found, "uploads": waiting, "now": timezone.now()})
 
@@ -36,8 +35,8 @@ def index(request: HttpRequest) -> HttpResponse:
 @tenant_page
 def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     dataset = _dataset(request, public_id)
-    split = request.GET.get("split") if request.GET.get("split") in SPLITS and dataset.eval_rows else "train"
-    needle = request.GET.get("q", "").strip()[:MAX_NEEDLE]
+    split = choice(request, "split", SPLITS if dataset.eval_rows else SPLITS[:1], "train", noun="part of this dataset")
+    needle = text(request, "q", MAX_NEEDLE)
     start = whole(request, "from", 0, most=MOST)
     models = [info.name for info in catalog.known_models(timezone.now())]
     context = {
@@ -49,8 +48,9 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "versions": request.tenant.datasets.filter(series=dataset.series) if dataset.series else [],
         "jobs": dataset.jobs.all()[:10],
         "stays": removal.in_use(dataset),
+        "refused": refused(request, dataset.public_id),
         "models": models,
-        "lengths": _lengths(dataset, request.GET.get("model", ""), models),
+        "lengths": _lengths(dataset, choice(request, "model", {*models, *dataset.lengths})),
     }
     return render(request, "datasets/detail.html", context)
 
@@ -88,6 +88,6 @@ def _dataset(request: HttpRequest, public_id: str) -> Dataset:
     return get_object_or_404(request.tenant.datasets.select_related("created_by"), public_id=public_id)
 
 
-def _lengths(dataset: Dataset, wanted: str, models: list[str]) -> dict[str, Any] | None:
+def _lengths(dataset: Dataset, wanted: str) -> dict[str, Any] | None:
     """The figures to show: of the model asked for, else of any that was measured."""
     return dataset.lengths.get(wanted) or next(iter(dataset.lengths.values()), None)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
@@ -15,8 +16,10 @@ from portal import gateway
 from portal.errors import Invalid
 from portal.jobs import bundle, checkpoints
 from portal.jobs.models import Job
-from portal.pages.access import tenant_page
-from portal.query import whole
+from portal.pages.access import changed_by, tenant_page
+from portal.pages.deletion import mistyped, refused
+from portal.query import paged
+from tenants.models import Role
 
 VERSIONS_PER_PAGE = 50
 
@@ -26,23 +29,24 @@ VERSIONS_PER_PAGE = 50
 @tenant_page
 def index(request: HttpRequest, public_id: str) -> HttpResponse:
     job = _job(request, public_id)
-    pages = max(1, -(-job.version // VERSIONS_PER_PAGE))
-    page = min(max(1, whole(request, "page", 1)), pages)
-    last = job.version - (page - 1) * VERSIONS_PER_PAGE
+    page = paged(request, range(job.version), VERSIONS_PER_PAGE)
+    last = job.version - (page.number - 1) * VERSIONS_PER_PAGE
     context = {
         "job": job,
         "lines": checkpoints.lines(job, max(1, last - VERSIONS_PER_PAGE + 1), last) if job.version else [],
         "gone": checkpoints.all_deleted(job),
         "lineage": bundle.lineage(job),
         "children": request.tenant.jobs.filter(spec__warm_start__job=job.public_id)[:20],
-        "number": page,
-        "pages": pages,
+        "refused": refused(request, job.public_id),
+        "number": page.number,
+        "pages": page.paginator.num_pages,
     }
     return render(request, "jobs/checkpoints.html", context)
 
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def keep(request: HttpRequest, public_id: str, version: int) -> HttpResponse:
     job, kept = _job(request, public_id), request.POST.get("kept") == "1"
     words = f"Version {version} is kept: it cannot be deleted." if kept else f"Version {version} may be deleted again."
@@ -51,14 +55,16 @@ def keep(request: HttpRequest, public_id: str, version: int) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def delete(request: HttpRequest, public_id: str, version: int) -> HttpResponse:
     job, typed = _job(request, public_id), request.POST.get("typed", "")
     words = f"Version {version} is deleted. It disappears here as soon as the engine's event arrives."
-    return _act(request, job, lambda: checkpoints.delete(request.tenant, request.user, job, version, typed), words)
+    return _act(request, job, lambda: checkpoints.delete(request.tenant, request.user, job, version, typed), words, part=version)
 
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def delete_all(request: HttpRequest, public_id: str) -> HttpResponse:
     job, typed = _job(request, public_id), request.POST.get("typed", "")
     words = "All versions and completions of this job are deleted. Its history stays."
@@ -76,10 +82,14 @@ def reproduce(request: HttpRequest, public_id: str, version: int) -> HttpRespons
     return answer
 
 
-def _act(request: HttpRequest, job: Job, act: Callable[[], None], done: str) -> HttpResponse:
+def _act(request: HttpRequest, job: Job, act: Callable[[], None], done: str, *, part: int | None = None) -> HttpResponse:
+    """``part``: the version that is to go; None for all of them."""
     try:
         act()
     except Invalid as refusal:
+        if mistyped(request, refusal, job.public_id, part or ""):
+            number = 1 + (job.version - part) // VERSIONS_PER_PAGE if part else 1
+            return redirect(f"{reverse('jobs:checkpoints', args=[job.public_id])}?page={number}")
         messages.error(request, "; ".join(text for _, text in refusal.problems).capitalize())
     except gateway.EngineDown:
         messages.error(request, "The engine does not answer just now, so nothing was deleted. Try again in a minute.")

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from portal.jobs import comparing
 from portal.pages.access import tenant_page
+from portal.query import choice
 
 JOBS_OFFERED = 50
 
@@ -19,7 +20,7 @@ JOBS_OFFERED = 50
 def index(request: HttpRequest) -> HttpResponse:
     """``?job=…&job=…``: which, at most eight; ``&x=``: over what."""
     jobs = comparing.chosen(request.tenant, request.GET.getlist("job"))
-    axis = request.GET.get("x") if request.GET.get("x") in comparing.AXES else "step"
+    axis = choice(request, "x", comparing.AXES, "step", noun="axis")
     offered = [job for job in request.tenant.jobs.all()[:JOBS_OFFERED] if job not in jobs]
     context = {"jobs": jobs, "axis": axis, "axes": comparing.AXES, "offered": offered, "most": comparing.MOST_JOBS}
     if jobs:

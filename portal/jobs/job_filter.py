@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from portal.jobs.models import OPEN_STATES, State
-from portal.query import text
+from portal.query import choice, text
 from tenants.models import Tenant
 
 SHOWS = {"": "All", "open": "Open", "ended": "Ended", "archived": "Archived"}
@@ -32,8 +32,7 @@ class JobFilter:
     @classmethod
     def of(cls, request: HttpRequest) -> JobFilter:
         given = {name: text(request, name) for name in cls.__slots__}
-        given["show"] = given["show"] if given["show"] in SHOWS else ""
-        given["state"] = given["state"] if given["state"] in State.values else ""
+        given |= {"show": choice(request, "show", SHOWS, noun="list of jobs"), "state": choice(request, "state", State.values)}
         return cls(**given)
 
     def jobs(self, tenant: Tenant) -> Any:

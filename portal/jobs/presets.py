@@ -115,6 +115,9 @@ PRESETS = (
 )
 
 
+KEYS = tuple(preset.key for preset in PRESETS)
+
+
 def find(key: str | None) -> Preset:
     """The preset named ``key``; the first one for any other name."""
     return next((preset for preset in PRESETS if preset.key == key), PRESETS[0])

@@ -40,6 +40,7 @@ def changed_by(role: str) -> Callable[[Callable[..., HttpResponse]], Callable[..
                 require(request.tenant, request.user, role)
             return view(request, *args, **kwargs)
 
+        asked.role_to_post = role  # the decorators above hand it on: a test compares it with the table of rights
         return asked
 
     return ask_first

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from django.core.paginator import Paginator
+from django.http import HttpRequest
 
 from engine.grader_spec import MAX_REWARD, parse_grader
-from portal import numbers
 from portal.billing import costs
+from portal.query import choice, decimal, paged
 from portal.rewards.figures import by_kind, figures, lines_of, source_errors
 from portal.rewards.lab import sources_of
 from portal.rewards.models import LabRun
@@ -18,11 +17,11 @@ LINES_PER_PAGE = 50
 VIEWS = (("all", "All"), ("invalid", "Invalid"), ("differs", "Graded differently"))
 
 
-def run_context(run: LabRun, asked: Mapping[str, str]) -> dict[str, Any]:
-    """``asked``: ``show`` and ``page`` choose lines, ``from`` is what counts as accepted in the corpus."""
+def run_context(run: LabRun, request: HttpRequest) -> dict[str, Any]:
+    """In the address ``show`` and ``page`` choose lines, ``from`` is what counts as accepted in the corpus."""
     grader = parse_grader(run.grader)
     lines = lines_of(run.cases.all(), grader.name)
-    show = asked.get("show") if asked.get("show") in dict(VIEWS) else "all"
+    show = choice(request, "show", dict(VIEWS), "all", noun="kind of cases")
     context: dict[str, Any] = {
         "run": run,
         "figures": figures(lines),
@@ -31,10 +30,10 @@ def run_context(run: LabRun, asked: Mapping[str, str]) -> dict[str, Any]:
         "cost": costs.of_source(run.tenant, run.public_id),
         "show": show,
         "views": [(value, words, len(_shown(lines, value))) for value, words in VIEWS],
-        "lines": Paginator(_shown(lines, show), LINES_PER_PAGE).get_page(asked.get("page")),
+        "lines": paged(request, _shown(lines, show), LINES_PER_PAGE),
     }
     if run.on["type"] == "corpus":
-        threshold = accept_from(numbers.finite(asked.get("from")), grader.bounds)
+        threshold = accept_from(decimal(request, "from"), grader.bounds)
         kinds = by_kind(lines, threshold)
         totals = {name: sum(len(getattr(kind, name)) for kind in kinds) for name in ("false_accepts", "false_rejects")}
         context |= {"corpus_kinds": kinds, "accept_from": threshold, "ungraded": sum(kind.ungraded for kind in kinds), **totals}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.errors import Invalid
 from portal.pages.access import changed_by, maker_page, tenant_page
-from portal.pages.deletion import delete_typed
+from portal.pages.deletion import delete_typed, refused
+from portal.query import paged
 from portal.rewards import lab_views, removal, sheets
 from portal.rewards.actions import create_reward
 from portal.rewards.examples import items_of, rules
@@ -26,7 +26,7 @@ REWARDS_PER_PAGE = 50
 @require_safe
 @tenant_page
 def index(request: HttpRequest) -> HttpResponse:
-    page = Paginator(request.tenant.rewards.select_related("created_by"), REWARDS_PER_PAGE).get_page(request.GET.get("page"))
+    page = paged(request, request.tenant.rewards.select_related("created_by"), REWARDS_PER_PAGE)
     return render(request, "rewards/list.html", {"page": page, "drafts": sheets.drafts_of(request.tenant, request.user)})
 
 
@@ -53,6 +53,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "facts": facts(reward.grader),
         "jobs": reward.jobs.all()[:10],
         "stays": removal.in_use(reward),
+        "refused": refused(request, reward.public_id),
     }
     return render(request, "rewards/detail.html", context)
 

@@ -8,6 +8,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import PATIENCE_MS
+from tests.browser.looking import DESK, PHONE, faults
+from tests.browser.people import Person
+
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 ROWS = [{"question": f"Ada has {n} coins and finds {n} more. How many has she?", "answer": f"Twice {n}.\n#### {2 * n}"} for n in range(40)]
 
@@ -48,3 +52,23 @@ def test_a_cancelled_upload_leaves_nothing_and_says_so(visit: Callable[..., Page
     page.click("#upload-cancel")
     expect(page.locator("#problems")).to_have_text("Cancelled. Nothing was stored.")
     expect(page.locator("#drop-name")).to_contain_text("train.jsonl")
+
+
+@pytest.mark.parametrize("what", ["dataset", "checkpoint"])
+def test_a_mistyped_deletion_comes_back_open_with_the_reason_where_one_types(visit: Callable[..., Page], alice: Person, what: str) -> None:
+    if what == "dataset":
+        page = visit(f"/datasets/{alice.dataset()}/")
+        page.click("summary:has-text('Delete this dataset')")
+        page.fill("#typed", "something else")
+        page.click("text=Delete the dataset")
+    else:
+        page = visit(f"/jobs/{alice.job(steps=3)}/")
+        expect(page.locator("#run-state")).to_have_text("succeeded", timeout=PATIENCE_MS)
+        page.goto(f"{page.url}checkpoints/")
+        page.click("summary:has-text('Delete version 1')")
+        page.fill("#typed-1", "v2")
+        page.click("button:has-text('Delete version 1')")
+    field = page.locator("[name=typed][aria-invalid=true]")
+    expect(field).to_be_focused()
+    expect(page.locator("details[open] .field-error")).to_contain_text("to delete it for good")
+    assert faults(page, PHONE, DESK) == []

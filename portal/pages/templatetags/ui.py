@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 SHEETS = ("css/tokens.css", "css/base.css", "css/layout.css", "css/components.css", "css/pages.css")
-SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/polls.js", "js/copy.js", "js/palette.js")
+SCRIPTS = ("js/theme-switch.js", "js/menu.js", "js/times.js", "js/faults.js", "js/polls.js", "js/copy.js", "js/palette.js")
 _TONES = {constants.SUCCESS: "good", constants.WARNING: "warn", constants.ERROR: "bad"}
 _LABELS = {
     "Email": "Email address",
@@ -61,6 +61,23 @@ def own_label(label: str) -> str:
 def unprompted(bound: Any) -> SafeString:
     """The field without a placeholder: it would say its label again."""
     return bound.as_widget(attrs={"placeholder": False})
+
+
+@register.simple_tag
+def faults_of(form: Any) -> list[dict[str, str]]:
+    """Each field that is refused: {"label", "said", "target"}; the last is the id of what is typed or chosen, "" where nothing is shown."""
+    return [{"label": own_label(bound.label), "said": " ".join(bound.errors), "target": _target(bound)} for bound in form if bound.errors]
+
+
+def _target(bound: Any) -> str:
+    """Of several boxes the first: they have no id in common."""
+    return "" if bound.is_hidden else bound.id_for_label or f"{bound.auto_id}_0"
+
+
+@register.filter
+def part(thing: str, which: object) -> str:
+    """As ``portal.pages.deletion`` names a part of a thing."""
+    return f"{thing}@{which}"
 
 
 @register.filter

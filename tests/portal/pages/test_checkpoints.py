@@ -45,10 +45,22 @@ def test_every_version_is_shown_the_newest_first(world: World, job: Job) -> None
 
 
 def test_deleting_needs_the_versions_name(world: World, job: Job, engine: FakeEngine) -> None:
-    assert "Type v2 to delete it for good" in post(world, job, "2/delete/", typed="v3")
+    page = post(world, job, "2/delete/", typed="v3")
+    [form] = [part for part in page.split("<details")[1:] if " open>" in part.partition("\n")[0][:60]]
+    assert "Delete version 2" in form and "Type v2 to delete it for good." in form and 'value="v3"' in form
     assert not any(method == "DELETE" for method, _ in engine.calls)
     assert "Version 2 is deleted" in post(world, job, "2/delete/", typed=" v2 ")
     assert ("DELETE", f"/jobs/{job.public_id}/adapters/2") in engine.calls
+
+
+def test_deleting_all_needs_the_jobs_name_and_comes_back_open_with_what_is_wrong(world: World, job: Job) -> None:
+    Job.objects.filter(pk=job.pk).update(state="succeeded")
+    form = (
+        post(world, job, "delete/", typed="no")
+        .partition('<details class="panel" open><summary>Delete everything')[2]
+        .partition("</details>")[0]
+    )
+    assert f"Type {job.name} to delete it for good." in form.replace("&#x27;", "'") and "aria-invalid" in form
 
 
 def test_what_the_engine_tells_of_a_deletion_is_what_the_page_shows(world: World, job: Job) -> None:

@@ -13,7 +13,10 @@ def test_typing_the_name_deletes_and_anything_else_does_not(world: World, noun: 
     page = f"/{noun}s/{thing.public_id}/"
     assert "Delete this" in browser.get(page).content.decode()
     slipped = browser.post(f"{page}delete/", {"typed": "additons"}, follow=True)
-    assert f"type {thing.name} to delete it for good" in slipped.content.decode()
+    page_again = slipped.content.decode()
+    form = page_again.partition('<details class="panel" open><summary>Delete this')[2].partition("</details>")[0]
+    assert f"Type {thing.name} to delete it for good." in form and 'value="additons" aria-invalid="true"' in form
+    assert '<details class="panel" open><summary>Delete this' not in browser.get(page).content.decode(), "once"
 
     done = browser.post(f"{page}delete/", {"typed": f" {thing.name} "}, follow=True)
     assert f"{thing.name} is deleted." in done.content.decode()
