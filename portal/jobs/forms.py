@@ -37,6 +37,15 @@ class JobForm(forms.Form):
         self.fields |= _origin_fields() | budget_form.fields()
         self.fields["warm_start.job"].choices = warm_start.choices(tenant, self["warm_start.job"].value() or "")
 
+    def clean(self) -> dict[str, Any]:
+        """A number that was there and is rubbed out is a fault: the default in its place would be a value that nobody saw."""
+        values = super().clean()
+        for knob in self.knobs:
+            emptied = knob.kind in ("integer", "number") and self.data.get(knob.path) is not None and values.get(knob.path, 0) is None
+            if emptied and knob.default is not None:
+                self.add_error(knob.path, f"Fill this in; {knob.default:g} is usual.")
+        return values
+
     def basic(self) -> list[BoundField]:
         return [self[knob.path] for knob in self.knobs if knob.basic]
 

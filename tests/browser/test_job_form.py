@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import Watch
+from tests.browser.looking import DESK, PHONE, faults
 from tests.browser.people import Person
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
@@ -39,6 +42,26 @@ def test_turns_and_tool_answers_count_into_context_and_tokens(form: Page) -> Non
     expect(form.locator("#estimate-context")).to_have_text("280 tokens")  # 32 + 3 turns of 16 + 2 answers of 100
     form.fill('[name="environment.max_tokens"]', "40")
     expect(form.locator("#estimate-context")).to_have_text("72 tokens")
+
+
+def test_a_refused_form_lists_its_faults_and_each_leads_to_its_field_out_of_what_is_folded(form: Page, watch: Watch) -> None:
+    watch.allow("/jobs/new/")  # the refusal is a 422
+    advanced = form.locator("details:has(> summary:has-text('Advanced'))")
+    form.fill('[name="train.learning_rate"]', "")
+    advanced.locator("summary").click()
+    form.fill('[name="lora.rank"]', "0")
+    form.click("text=Start job")
+    summary = form.locator("[data-faults]")
+    expect(summary).to_be_focused()
+    expect(summary.locator("li")).to_have_text(
+        ["Learning rate: Fill this in; 0.001 is usual.", re.compile("^Adapter rank: Must be greater")]
+    )
+    advanced.locator("summary").click()
+    expect(form.locator('[name="lora.rank"]')).to_be_hidden()
+    summary.get_by_text("Adapter rank").click()
+    expect(form.locator('[name="lora.rank"]')).to_be_focused()
+    expect(form.locator('[name="lora.rank"]')).to_be_in_viewport()
+    assert faults(form, PHONE, DESK) == []
 
 
 def test_the_run_page_says_what_the_tools_did_and_what_ended_the_completions(visit: Callable[..., Page], alice: Person) -> None:

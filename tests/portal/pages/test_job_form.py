@@ -72,6 +72,21 @@ def test_all_faults_are_told_at_once_those_of_reading_and_those_of_the_door(worl
     assert not world.sums.jobs.exists()
 
 
+def test_a_number_that_was_rubbed_out_is_a_fault_beside_the_others_and_never_the_default(world: World) -> None:
+    typed = {"train.learning_rate": "", "train.steps": "-3", "lora.rank": "0", "train.dual_clip": ""}
+    errors = world.client(world.alice).post("/jobs/new/", order(world, **typed)).context["form"].errors
+    assert set(errors) == {"train.learning_rate", "train.steps", "lora.rank"}
+    assert errors["train.learning_rate"] == ["Fill this in; 0.001 is usual."]
+
+
+def test_the_summary_leads_to_each_faulty_field(world: World) -> None:
+    page = world.client(world.alice).post("/jobs/new/", order(world, **{"train.steps": "-3", "lora.rank": "0"})).content.decode()
+    summary = page.partition("data-faults")[2].partition("</ul>")[0]
+    assert '<a href="#id_train.steps">Training steps</a>: Must be greater' in summary
+    assert '<a href="#id_lora.rank">Adapter rank</a>: Must be greater' in summary
+    assert page.count("data-faults") == 1 and 'id="id_lora.rank"' in page
+
+
 def test_what_could_not_be_read_is_told_once(world: World) -> None:
     answer = world.client(world.alice).post("/jobs/new/", {"budget.micros": "abc", "reward": "rw_none", "train.steps": "few"})
     assert {field: len(told) for field, told in answer.context["form"].errors.items()} == dict.fromkeys(
