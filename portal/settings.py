@@ -62,7 +62,7 @@ MIDDLEWARE = [
     "portal.requests.request_id",
     "django.middleware.security.SecurityMiddleware",
     "portal.requests.no_nul",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.static_files.StaticFiles",
     "portal.csp.Middleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

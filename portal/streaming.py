@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from asgiref.sync import sync_to_async
@@ -24,6 +24,20 @@ def chunks_of(file: BinaryIO) -> Iterator[bytes]:
             yield chunk
 
 
+def gathered(lines: Iterable[str]) -> Iterator[bytes]:
+    """``lines`` in chunks: each chunk is a hop between threads, which a line alone is not worth."""
+    held, size = [], 0
+    for line in lines:
+        held.append(encoded := line.encode())
+        size += len(encoded)
+        if size >= CHUNK_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
+
+
 async def _later(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    while (chunk := await sync_to_async(next, thread_sensitive=False)(chunks, None)) is not None:
+    """Each in the request's own thread, whose database connection is closed with the request."""
+    while (chunk := await sync_to_async(next)(chunks, None)) is not None:
         yield chunk

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from portal.pages.access import tenant_page
+from portal.query import choice, paged, text
+from portal.streaming import body, gathered
 from tenants import audit
 from tenants.access import require
 from tenants.models import AuditEntry, Role, Tenant
@@ -32,8 +33,8 @@ COLUMNS = ("at", "actor_email", "operator_email", "action", "target", "target_na
 def index(request: HttpRequest) -> HttpResponse:
     """``?noun=token``, ``?who=ada@``, ``?page=2``."""
     require(request.tenant, request.user, Role.ADMIN)
-    noun, who = request.GET.get("noun", ""), request.GET.get("who", "").strip()[:254]
-    page = Paginator(entries(request.tenant, noun, who), PAGE_ROWS).get_page(request.GET.get("page"))
+    noun, who = choice(request, "noun", NOUNS, noun="kind of entries"), text(request, "who", 254)
+    page = paged(request, entries(request.tenant, noun, who), PAGE_ROWS)
     rows = [(entry, audit.words(entry.action), _facts(entry)) for entry in page]
     kept = urlencode({name: value for name, value in (("noun", noun), ("who", who)) if value})
     context = {"rows": rows, "page": page, "nouns": NOUNS, "noun": noun, "who": who, "extra": f"&{kept}" if kept else ""}
@@ -46,7 +47,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def download(request: HttpRequest) -> HttpResponse:
     require(request.tenant, request.user, Role.ADMIN)
     headers = {"Content-Disposition": 'attachment; filename="audit.csv"'}
-    return StreamingHttpResponse(_lines(request.tenant), content_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingHttpResponse(body(request, gathered(_lines(request.tenant))), content_type="text/csv; charset=utf-8", headers=headers)
 
 
 def entries(tenant: Tenant, noun: str = "", who: str = "") -> Any:
@@ -57,7 +58,7 @@ def entries(tenant: Tenant, noun: str = "", who: str = "") -> Any:
     return found.filter(actor_email__icontains=who) if who else found
 
 
-def _lines(tenant: Tenant) -> Iterator[bytes]:
+def _lines(tenant: Tenant) -> Iterator[str]:
     writer = csv.writer(_Echo())
     yield writer.writerow([*COLUMNS, "details"])
     for entry in tenant.audit.iterator(500):
@@ -90,5 +91,5 @@ def _harmless(value: Any) -> str:
 
 
 class _Echo:
-    def write(self, line: str) -> bytes:
-        return line.encode()
+    def write(self, line: str) -> str:
+        return line

@@ -22,6 +22,8 @@ from portal.errors import Invalid
 from portal.jobs import catalog, door
 from portal.jobs.forms import JobForm
 from portal.pages.access import tenant_page
+from portal.query import choice
+from portal.streaming import body, gathered
 from tenants.models import Tenant
 
 JOBS_SHOWN = 50
@@ -39,7 +41,7 @@ def index(request: HttpRequest) -> HttpResponse:
         month = usage.month_of(request.GET.get("month"), now)
     except Invalid as bad:
         month, problem = usage.month_of(None, now), str(bad)
-    money = request.GET.get("show") != "tokens"
+    money = choice(request, "show", ("money", "tokens"), noun="unit") != "tokens"
     days = usage.by(tenant, month, "day")
     context = {
         "problem": problem,
@@ -72,7 +74,7 @@ def download(request: HttpRequest, what: str) -> HttpResponse:
     except Invalid as bad:
         return HttpResponse(f"{bad}\n", status=400, content_type="text/plain")
     name = f'attachment; filename="{what}-{month.key}.csv"'
-    lines = _FILES[what](request.tenant, month)
+    lines = body(request, gathered(_FILES[what](request.tenant, month)))
     return StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8", headers={"Content-Disposition": name})
 
 
