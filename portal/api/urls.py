@@ -10,6 +10,7 @@ from portal.api.reference_views import docs
 from portal.billing import api as billing
 from portal.datasets.api import Datasets
 from portal.jobs import api as jobs
+from portal.jobs.retention_api import Retention
 from portal.notices import api as notices
 from portal.rewards.api import RewardRuns, Rewards
 from portal.rewards.probe_api import Probes
@@ -36,6 +37,7 @@ v1 = [
     path("tokens/report/", accounts.LeakReport.as_view(), name="token-report"),  # before the router's tokens/<id>/
     path("organisation/", accounts.Organisation.as_view(), name="organisation"),
     path("organisation/export/", accounts.Export.as_view(), name="organisation-export"),
+    path("organisation/retention/", Retention.as_view(), name="retention"),
     path("jobs/compare/", jobs.Compared.as_view(), name="jobs-compare"),  # before the router's jobs/<id>/
     path("notifications/read/", notices.Read.as_view(), name="notifications-read"),
     *router.urls,

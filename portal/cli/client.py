@@ -42,6 +42,9 @@ class Client:
         """Sent once, whatever the line does: the key makes a second try the same request."""
         return self._call("POST", path, headers={"Idempotency-Key": str(uuid.uuid4())}, **content)
 
+    def patch(self, path: str, **content: Any) -> Any:
+        return self._call("PATCH", path, **content)
+
     def delete(self, path: str) -> None:
         self._call("DELETE", path)
 

@@ -29,13 +29,16 @@ from portal.cli.watching import Watched
 CANCELLED = 6
 _ENDINGS = {"succeeded": 0, "failed": REFUSED, "cancelled": CANCELLED}
 LOOK_SECONDS = 0.5
+_RETENTION = "/organisation/retention/"
+_UNSAID = -1
 
 app = typer.Typer(no_args_is_help=True, help="Fine-tune models by reinforcement learning, from a terminal.")
 datasets = typer.Typer(no_args_is_help=True, help="Datasets.")
 rewards = typer.Typer(no_args_is_help=True, help="Rewards.")
 jobs = typer.Typer(no_args_is_help=True, help="Jobs.")
 adapters = typer.Typer(no_args_is_help=True, help="Adapters.")
-for name, group in (("datasets", datasets), ("rewards", rewards), ("jobs", jobs), ("adapters", adapters)):
+retention = typer.Typer(no_args_is_help=True, help="How long what ended jobs left is kept.")
+for name, group in (("datasets", datasets), ("rewards", rewards), ("jobs", jobs), ("adapters", adapters), ("retention", retention)):
     app.add_typer(group, name=name)
 
 
@@ -274,6 +277,36 @@ def download(
     ctx.obj.show({"path": str(place), "bytes": size}, _pairs({"file": str(place), "bytes": f"{size:,}"}))
 
 
+@retention.command("show")
+def show_retention(ctx: typer.Context) -> None:
+    """The rules, and what is due by them."""
+    found = ctx.obj.client.get(_RETENTION)
+    ctx.obj.show(found, _kept(found))
+
+
+@retention.command("set")
+def set_retention(
+    ctx: typer.Context,
+    completions: Annotated[str, typer.Option(help="Days after a job has ended until what it sampled goes, or: forever")] = "",
+    versions: Annotated[str, typer.Option(help="Days after a job has ended until its checkpoints go, or: forever")] = "",
+    look: Annotated[bool, typer.Option("--look", help="Only show what these rules would delete now.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without asking.")] = False,
+) -> None:
+    """What is not named stays as it is. The latest, best and kept checkpoints, and those that a job begins with, never go."""
+    asked = {"completions_days": _days(completions, "--completions"), "versions_days": _days(versions, "--versions")}
+    wanted = {name: days for name, days in asked.items() if days != _UNSAID}
+    if not wanted:
+        raise typer.BadParameter("name a rule, as in --completions 30 or --versions forever")
+    if look or not yes:
+        would = ctx.obj.client.patch(_RETENTION, json={**wanted, "dry_run": True})
+        if look:
+            return ctx.obj.show(would, _kept(would))
+        typer.confirm(f"By these rules {_due(would)} would go within the hour, for good. Set them?", abort=True, err=True)
+    done = ctx.obj.client.patch(_RETENTION, json=wanted)
+    ctx.obj.show(done, _kept(done))
+    return None
+
+
 def main() -> None:
     """The console script: a failure is one sentence on standard error and an exit code."""
     try:
@@ -306,6 +339,26 @@ def _command(context: Context, job: str, kind: str) -> None:
     found = context.client.post(f"/jobs/{job}/{kind}/")
     known = "paused already; it stays so" if kind == "pause" and found["state"] == "paused" else f"{found['state']}; {kind} is on its way"
     context.show(found, _pairs({"id": found["id"], "state": known}))
+
+
+def _days(text: str, option: str) -> int | None:
+    """``_UNSAID`` for an option that was not given, None for ever."""
+    if text in ("", "forever"):
+        return None if text else _UNSAID
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise typer.BadParameter(f"{option} takes a number of days, or: forever")
+    return int(text)
+
+
+def _kept(found: dict[str, Any]) -> Table:
+    words = {name: found[f"{name}_days"] for name in ("completions", "versions")}
+    told = {name: f"{days} days after a job has ended" if days else "for ever" for name, days in words.items()}
+    return _pairs({**told, "due": _due(found)})
+
+
+def _due(found: dict[str, Any]) -> str:
+    jobs, versions = found["due"]["completions"], found["due"]["versions"]
+    return f"completions of {jobs} job{'' if jobs == 1 else 's'} and {versions} checkpoint{'' if versions == 1 else 's'}"
 
 
 def _config() -> configs.Config:

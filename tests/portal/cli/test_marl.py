@@ -6,7 +6,7 @@ import json
 import stat
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from portal.cli.watching import Watched
 from portal.jobs import delivery
 from portal.jobs.models import Job, JobEvent, State
 from tenants import tokens
+from tenants.models import Membership, Role
 from tests.portal import fake_script
 from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import NOW, World, additions
@@ -225,3 +226,18 @@ def test_what_one_watches_is_folded_from_the_events(world: World) -> None:
         seen.take(event.as_dict())
     assert (seen.state, seen.version, len(seen.rewards)) == ("succeeded", 3, 3)
     seen.draw(80)
+
+
+def test_retention_is_looked_at_and_set_when_that_was_confirmed(world: World, marl: Marl) -> None:
+    marl("retention", "set", "--completions", "30", "--yes", code=3)
+    Membership.objects.filter(tenant=world.sums, user=world.bob).update(role=Role.ADMIN)
+    job = finished(world)
+    Job.objects.filter(pk=job.pk).update(ended_at=NOW - timedelta(days=4000))
+    said = marl("retention", "set", "--completions", "30", "--versions", "30", input="n\n", code=1).output
+    assert "completions of 1 job and 2 checkpoints would go" in said
+    assert marl.json("retention", "set", "--versions", "30", "--look")["due"]["versions"] == 2
+    assert "for ever" in marl("retention", "show").stdout
+    assert marl.json("retention", "set", "--completions", "30", "--yes")["completions_days"] == 30
+    assert marl.json("retention", "set", "--completions", "forever", "--yes")["completions_days"] is None
+    marl("retention", "set", "--versions", "soon", code=2)
+    marl("retention", "set", code=2)

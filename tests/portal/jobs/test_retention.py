@@ -193,3 +193,33 @@ def test_looking_costs_as_many_queries_for_five_jobs_as_for_one(world: World, en
     for _ in range(4):
         ended(world, engine)
     assert queries() == before
+
+
+def test_programs_look_before_they_change_a_rule(world: World, engine: FakeEngine) -> None:
+    job = ended(world, engine, name="old")
+    api, address = world.api(world.alice), "/api/v1/organisation/retention/"
+    assert api.get(address).json() == {
+        "completions_days": None,
+        "versions_days": None,
+        "due": {"completions": 0, "versions": 0, "jobs": []},
+    }
+    looked = api.patch(address, {"completions_days": 30, "versions_days": 30, "dry_run": True}, content_type="application/json").json()
+    assert (looked["completions_days"], looked["due"]["completions"], looked["due"]["versions"]) == (30, 1, 5)
+    assert [(one["id"], one["versions"]) for one in looked["due"]["jobs"]] == [(job.public_id, [1, 2, 3, 4, 5])]
+    assert (retention.rules(world.sums), world.sums.audit.filter(action="retention.changed").exists()) == (Rules(), False)
+
+
+def test_programs_change_one_rule_and_the_other_stays(world: World) -> None:
+    api, address = world.api(world.alice), "/api/v1/organisation/retention/"
+    api.patch(address, {"versions_days": 90}, content_type="application/json")
+    assert api.patch(address, {"completions_days": 30}, content_type="application/json").json()["versions_days"] == 90
+    assert api.patch(address, {"versions_days": None}, content_type="application/json").json()["versions_days"] is None
+    assert retention.rules(world.sums) == Rules(completions_days=30)
+    assert api.patch(address, {}, content_type="application/json").status_code == 200
+    assert world.sums.audit.filter(action="retention.changed").count() == 3, "what changes nothing is not written down"
+
+
+@pytest.mark.parametrize(("name", "value"), [("versions_days", 0), ("completions_days", retention.MOST_DAYS + 1), ("days", 3)])
+def test_programs_are_told_which_rule_is_none(world: World, name: str, value: int) -> None:
+    refused = world.api(world.alice).patch("/api/v1/organisation/retention/", {name: value}, content_type="application/json")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
