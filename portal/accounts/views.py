@@ -18,7 +18,7 @@ from portal.accounts.respond import export_response
 from portal.pages.access import changed_by, person_page, tenant_page
 from portal.pages.templatetags.ui import mail_is_filed
 from tenants import members as membership
-from tenants.access import Refused, has_second_factor, rank, require
+from tenants.access import Refused, has_second_factor, rank
 from tenants.actions import create_tenant
 from tenants.forms import INVITED
 from tenants.middleware import choose
@@ -65,6 +65,7 @@ def new(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def export(request: HttpRequest) -> HttpResponse:
     return export_response(request, request.tenant, request.user)
 
@@ -137,6 +138,7 @@ def members(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def role(request: HttpRequest, member_id: str) -> HttpResponse:
     def change(member: Membership) -> str:
         changed = membership.change_role(request.tenant, request.user, member, request.POST.get("role", ""))
@@ -147,6 +149,7 @@ def role(request: HttpRequest, member_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def remove(request: HttpRequest, member_id: str) -> HttpResponse:
     def end(member: Membership) -> str:
         membership.remove(request.tenant, request.user, member, timezone.now())
@@ -157,9 +160,9 @@ def remove(request: HttpRequest, member_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.OWNER)
 def transfer(request: HttpRequest, member_id: str) -> HttpResponse:
     def hand_over(member: Membership) -> str:
-        require(request.tenant, request.user, Role.OWNER)
         presence.prove(request)
         membership.transfer(request.tenant, request.user, member)
         return f"{member.user.email} is the owner now, and you are an admin."
@@ -169,6 +172,7 @@ def transfer(request: HttpRequest, member_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def withdraw(request: HttpRequest, invitation_id: str) -> HttpResponse:
     invited = get_object_or_404(request.tenant.invitations, public_id=invitation_id)
     if membership.withdraw(request.tenant, request.user, invited, timezone.now()):

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_http_methods
 
 from portal.errors import Invalid
 from portal.jobs import retention
-from portal.pages.access import tenant_page
-from tenants.access import rank, require
+from portal.pages.access import changed_by, tenant_page
+from tenants.access import rank
 from tenants.models import Role
 
 SHOWN_JOBS = 50
@@ -42,12 +42,11 @@ class RetentionForm(forms.Form):
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
+@changed_by(Role.ADMIN)
 def index(request: HttpRequest) -> HttpResponse:
     """With ``look`` among what is posted: what those rules would let go of, without saving them."""
     saved = retention.rules(request.tenant)
     posted = request.POST if request.method == "POST" else None
-    if posted is not None:
-        require(request.tenant, request.user, Role.ADMIN)
     form = RetentionForm(posted, initial={"completions_days": saved.completions_days, "versions_days": saved.versions_days})
     if form.is_valid() and "look" not in request.POST and _changed(request, form):
         return redirect("accounts:retention")

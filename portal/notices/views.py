@@ -11,8 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from portal.errors import Invalid
 from portal.notices import carrying, webhooks, wishes
-from portal.pages.access import tenant_page
-from tenants.access import require
+from portal.pages.access import changed_by, tenant_page
 from tenants.models import Role, Tenant
 
 SHOWN, LOG_SHOWN = 50, 50
@@ -38,6 +37,7 @@ def mail(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def add(request: HttpRequest) -> HttpResponse:
     typed = request.POST.get("url", "")
     try:
@@ -50,6 +50,7 @@ def add(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def remove(request: HttpRequest, public_id: str) -> HttpResponse:
     webhook = get_object_or_404(request.tenant.webhooks, public_id=public_id)
     webhooks.remove_webhook(request.tenant, request.user, webhook)
@@ -59,9 +60,9 @@ def remove(request: HttpRequest, public_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.ADMIN)
 def again(request: HttpRequest, delivery: int) -> HttpResponse:
     found = get_object_or_404(request.tenant.notice_deliveries.exclude(webhook=None), pk=delivery)
-    require(request.tenant, request.user, Role.ADMIN)
     carrying.again(found, timezone.now())
     messages.success(request, "It is sent once more.")
     return redirect("notices:list")

@@ -14,10 +14,10 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.jobs import catalog, presets
 from portal.jobs.listing import away_since, rows
 from portal.jobs.models import OPEN_STATES
-from portal.pages.access import person_page, tenant_page
+from portal.pages.access import changed_by, person_page, tenant_page
 from portal.pages.sample import KNOWN_TASKS, SAMPLES, ensure_sample
 from tenants.middleware import choose
-from tenants.models import Tenant
+from tenants.models import Role, Tenant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +64,7 @@ def switch(request: HttpRequest, public_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def sample(request: HttpRequest) -> HttpResponse:
     """``sample``: one of ``SAMPLES``. Leads to a job form that only has to be sent."""
     chosen = SAMPLES.get(request.POST.get("sample", ""), SAMPLES["additions"])

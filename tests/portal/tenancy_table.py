@@ -129,6 +129,7 @@ V1 = {
     "tokens/report/": "post:public",
     "organisation/": "get:read patch:admin delete:owner",
     "organisation/export/": "get:admin",
+    "organisation/retention/": "get:read patch:admin",
     "^datasets/$": "get:read post:write",
     f"^datasets/{_THING}$": "get:read delete:write",
     f"^datasets/{_THING}lengths/$": "post:write",

@@ -13,7 +13,7 @@ from django.test import Client
 
 from tenants import tokens
 from tenants.models import Membership, Role, Tenant, User
-from tests.portal.tenancy_table import RIGHTS, rights
+from tests.portal.tenancy_table import PAGES, RIGHTS, rights
 from tests.portal.test_tenancy import THIRD_PARTY, fill, patterns, things
 from tests.portal.world import PASSWORD, World
 
@@ -27,6 +27,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "api/v1/^rewards/$": {"name": "new", "grader": {"type": "math"}},
     "api/v1/billing/checkout/": {"micros": 50_000_000},
     "api/v1/billing/plan/": {"plan": "pro"},
+    "api/v1/organisation/retention/": {"completions_days": 30},
     "api/v1/billing/limits/": {"stop_micros": 1_000_000},
     "settings/": {"name": "Mine"},
     "settings/members/": {"email": "new@example.org", "role": "viewer"},
@@ -160,6 +161,21 @@ def test_a_role_is_asked_for_before_what_was_sent_is_read(world: World, name: st
         if set(told) - {403, 404}:
             wrong[f"{method} {route}"] = told
     assert wrong == {}
+
+
+def test_each_page_that_changes_something_asks_for_the_tables_role_first_of_all() -> None:
+    """What an action would ask is not enough: where there is nothing left to do, it is not reached."""
+    wanted = {"write": Role.MEMBER, "admin": Role.ADMIN, "owner": Role.OWNER}
+    posts = {route: wanted[right] for (method, route), right in rights().items() if method == "post" and route in PAGES and right in wanted}
+    del posts["jobs/bulk/"]  # viewers compare with it what they marked; for all else it asks
+    known = dict(patterns())
+    asked = {route: getattr(known[route].callback, "role_to_post", None) for route in posts}
+    assert asked == posts
+
+
+def test_a_viewer_is_refused_a_sample_that_is_there_already(world: World) -> None:
+    assert world.client(world.bob).post("/sample/").status_code == 302
+    assert world.client(world.vera).post("/sample/").status_code == 403
 
 
 def ask(client: Client, method: str, path: str, body: dict[str, Any] | bytes) -> int:
