@@ -169,6 +169,13 @@ def test_a_suspended_organisation_is_shut_out_and_its_jobs_hold(client: Client, 
     assert deed(client, "tenant-restore", world.sums.public_id).status_code == 422
 
 
+def test_an_organisations_page_has_the_consoles_frame_and_not_that_of_its_members(client: Client, world: World) -> None:
+    page = client.get(f"/console/tenants/{world.sums.public_id}/")
+    assert page.context["tenant"] is None
+    assert 'aria-label="Organisation: Sums"' not in page.content.decode()
+    assert "Running jobs" in page.content.decode()
+
+
 def test_acts_are_listed_and_never_deleted(client: Client, world: World) -> None:
     deed(client, "drain")
     assert "the disk is full" in client.get("/console/audit/").content.decode()
