@@ -7,6 +7,7 @@ does not answer tells of no engine, so that no page fails for a notice.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -14,7 +15,7 @@ from django.core.cache import cache
 
 from portal import gateway
 from portal.jobs import engines
-from portal.jobs.models import EngineCursor, Job
+from portal.jobs.models import EngineCursor, EngineModel, Job
 
 log = structlog.get_logger(__name__)
 
@@ -23,8 +24,16 @@ TOLD_AFTER = timedelta(seconds=2)  # an engine that restarts its door is not awa
 _KEEP_SECONDS = 90  # a try takes half a minute at most, and the pauses between them five seconds
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Away:
+    """``since``: when the engine answered last. ``of``: the base models that it serves, where others are served by one that answers."""
+
+    since: datetime
+    of: str
+
+
 def lost(name: str, since: datetime) -> datetime:
-    """The engine ``name`` has not answered since then, and it is said again with each try; the earliest such moment that is known."""
+    """The engine ``name`` answered last at ``since``, and it is said again with each try; the earliest such moment that is known."""
     try:
         known = cache.get(_key(name))
         since = min(since, _moment(known)) if known else since
@@ -46,6 +55,25 @@ def found(name: str) -> bool:
 def since(job: Job) -> datetime | None:
     """Since when this job's engine cannot be reached; None when it can, or when the job is over and needs none."""
     return away([job]).get(job.pk)
+
+
+def of_engine(job: Job) -> datetime | None:
+    """As ``since``, of a job that is over too: what the engine keeps of it cannot be had either."""
+    gone = _gone()
+    return gone.get(engines.name_of(job)) if gone else None
+
+
+def of_models(names: Iterable[str] | None = None) -> Away | None:
+    """What is to be said where somebody chooses among these base models (by default all that are known), or has chosen one; None while
+    all their engines answer.
+    """
+    gone = _gone()
+    if not gone:
+        return None
+    known = EngineModel.objects.filter(served_by__in=gateway.names()).order_by("name")
+    names = list(known.values_list("name", flat=True) if names is None else names)
+    silent = {name: gone[engine] for name in names if (engine := engines.name_for(name)) in gone}
+    return Away(since=min(silent.values()), of=", ".join(silent) if len(silent) < len(names) else "") if silent else None
 
 
 def away(jobs: Iterable[Job]) -> dict[int, datetime]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -13,7 +14,7 @@ from django.http import HttpRequest
 from portal.datasets.tokenizer_files import NoTokenizer
 from portal.jobs import engines, token_text
 from portal.jobs.models import Job
-from portal.query import decimal, text, whole
+from portal.query import choice, decimal, text, whole
 
 GROUPS_PER_PAGE = 8
 MOST_GROUPS = 100
@@ -53,13 +54,13 @@ class Filter:
         numbers = {name: _number(request, name) for name in ("version", "row", "length_min", "length_max")}
         return cls(
             **numbers,
-            every=request.GET.get("every") == "1",
+            every=choice(request, "every", ("0", "1")) == "1",
             reward_min=decimal(request, "reward_min"),
             reward_max=decimal(request, "reward_max"),
-            finish=_one_of(request, "finish", ENDINGS),
+            finish=choice(request, "finish", ENDINGS, noun="ending"),
             text=text(request, "text"),
-            kept=_one_of(request, "kept", KEPT) or "all",
-            colour=_one_of(request, "colour", COLOURS),
+            kept=choice(request, "kept", KEPT, "all", noun="kind of groups"),
+            colour=colour_of(request),
             page=max(1, whole(request, "page", 1)),
         )
 
@@ -70,14 +71,39 @@ class Filter:
         return urlencode({name: int(value) if value is True else value for name, value in values.items() if value != usual[name]})
 
     @property
+    def cleared(self) -> str:
+        """The query of the same step, all of it, in the same colours."""
+        return Filter(version=self.version, colour=self.colour).address()
+
+    @property
     def narrows(self) -> bool:
         return bool(asdict(self) | {"version": None, "every": False, "page": 1, "colour": ""} != asdict(Filter()))
 
 
-def page(job: Job, wanted: Filter) -> dict[str, Any]:
-    """{groups, version, attempt, total, next, mismatch_known}; the last: of some completion here, where tokens are coloured. Raises
-    ``gateway.EngineDown`` and ``gateway.EngineRefused``.
+def colour_of(request: HttpRequest) -> str:
+    """What tokens are coloured by, which goes along from page to page: one of ``COLOURS``."""
+    return choice(request, "colour", COLOURS, noun="colouring")
+
+
+def colouring(request: HttpRequest) -> dict[str, Any]:
+    """For pages with coloured tokens: ``colour``, the choices as (key, word, query of this page), and ``with_colour``, which links to other
+    such pages carry.
     """
+    colour = colour_of(request)
+    choices = [(key, word, _recoloured(request, key)) for key, word in COLOURS.items()]
+    return {"colour": colour, "colours": choices, "with_colour": f"?colour={colour}" if colour else ""}
+
+
+def _recoloured(request: HttpRequest, colour: str) -> str:
+    query = request.GET.copy()
+    query.pop("colour", None)
+    if colour:
+        query["colour"] = colour
+    return query.urlencode()
+
+
+def page(job: Job, wanted: Filter) -> dict[str, Any]:
+    """{groups, version, attempt, total, next}. Raises ``gateway.EngineDown`` and ``gateway.EngineRefused``."""
     asked = {name: value for name, value in asdict(wanted).items() if name not in ("page", "colour", "every")}
     offset = 0 if wanted.every else (wanted.page - 1) * GROUPS_PER_PAGE
     more = {"offset": offset, "limit": GROUPS_PER_PAGE, "tokens": bool(wanted.colour), "every": wanted.every}
@@ -85,24 +111,28 @@ def page(job: Job, wanted: Filter) -> dict[str, Any]:
     for group in found["groups"]:
         group.setdefault("version", found.get("version"))
         _dress(job, group, wanted.colour)
-    found["mismatch_known"] = any(completion.get("mismatch") for group in found["groups"] for completion in group["completions"])
     return found
 
 
-def one(job: Job, version: int, row: int, sample: int) -> dict[str, Any] | None:
+def mismatch_known(groups: Iterable[dict[str, Any] | None]) -> bool:
+    """Of some completion here, where tokens are coloured."""
+    return any(completion.get("mismatch") for group in groups if group for completion in group["completions"])
+
+
+def one(job: Job, version: int, row: int, sample: int, colour: str) -> dict[str, Any] | None:
     """The group of a single completion, which is ``group["one"]``; None where there is none."""
-    found = engines.of(job).groups(job.public_id, version=version, row=row, sample=sample, tokens=True, limit=1)
+    found = engines.of(job).groups(job.public_id, version=version, row=row, sample=sample, tokens=bool(colour), limit=1)
     for group in found["groups"]:
         group |= {"version": found["version"], "attempt": found["attempt"]}
-        _dress(job, group, token_text.BY_PROBABILITY)
+        _dress(job, group, colour)
         group["one"] = next((completion for completion in group["completions"] if completion["sample"] == sample), None)
         return group if group["one"] else None
     return None
 
 
-def compared(job: Job, row: int, before: int, after: int) -> dict[str, Any]:
+def compared(job: Job, row: int, before: int, after: int, colour: str) -> dict[str, Any]:
     """The same prompt at two versions: both groups, and how the best completion of the one differs from the best of the other."""
-    sides = [_group(job, row, version) for version in (before, after)]
+    sides = [_group(job, row, version, colour) for version in (before, after)]
     bests = [max(side["completions"], key=_worth, default=None) if side else None for side in sides]
     return {"sides": sides, "bests": bests, "diff": diff(bests[0]["text"], bests[1]["text"]) if all(bests) else None}
 
@@ -119,11 +149,11 @@ def diff(before: str, after: str) -> list[tuple[str, str]]:
     return parts
 
 
-def _group(job: Job, row: int, version: int) -> dict[str, Any] | None:
-    groups = engines.of(job).groups(job.public_id, version=version, row=row, limit=1)["groups"]
+def _group(job: Job, row: int, version: int, colour: str) -> dict[str, Any] | None:
+    groups = engines.of(job).groups(job.public_id, version=version, row=row, tokens=bool(colour), limit=1)["groups"]
     for group in groups:
         group["version"] = version
-        _dress(job, group, "")
+        _dress(job, group, colour)
     return groups[0] if groups else None
 
 
@@ -149,7 +179,3 @@ def _worth(completion: dict[str, Any]) -> tuple[float, int]:
 def _number(request: HttpRequest, name: str) -> int | None:
     found = whole(request, name, -1)
     return None if found < 0 else found
-
-
-def _one_of(request: HttpRequest, name: str, known: dict[str, str]) -> str:
-    return given if (given := request.GET.get(name, "")) in known else ""

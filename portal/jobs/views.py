@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -26,8 +25,8 @@ from portal.jobs.job_filter import SHOWS, JobFilter
 from portal.jobs.listing import away_since, rows
 from portal.jobs.live import MAX_EVENTS, page_after, told
 from portal.jobs.models import Job, State
-from portal.pages.access import maker_page, tenant_page, wants_json
-from portal.query import whole
+from portal.pages.access import changed_by, maker_page, tenant_page, wants_json
+from portal.query import choice, paged, whole
 from tenants.access import require
 from tenants.models import Role, Tenant
 
@@ -50,7 +49,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """With ``HX-Request`` only the table: the list refreshes itself from the same template."""
     wanted = JobFilter.of(request)
     jobs = with_cost(wanted.jobs(request.tenant).select_related("dataset", "created_by"))
-    page = Paginator(jobs, JOBS_PER_PAGE).get_page(request.GET.get("page"))
+    page = paged(request, jobs, JOBS_PER_PAGE)
     shown = rows(page.object_list)
     context = {"rows": shown, "page": page, "wanted": wanted, "query": wanted.address(), "now": timezone.now()}
     context["away_since"] = away_since(shown)
@@ -87,17 +86,18 @@ def bulk(request: HttpRequest) -> HttpResponse:
 @maker_page
 def new(request: HttpRequest) -> HttpResponse:
     models = catalog.known_models(timezone.now())
-    form = forms.JobForm(request.tenant, models, request.POST or None, initial=_initial(request.tenant, request.GET))
+    form = forms.JobForm(request.tenant, models, request.POST or None, initial=_initial(request))
     if form.is_bound and (job := _create(request, form)):
         return redirect("jobs:detail", job.public_id)
     context = {
         "form": form,
         "models": {model.name: model.model_dump() for model in models},
         "presets": [(preset, preset.obstacle(models)) for preset in presets.PRESETS],
-        "chosen": request.GET.get("preset", "" if form.is_bound or request.GET.get("from") else presets.PRESETS[0].key),
+        "chosen": choice(request, "preset", presets.KEYS, "" if form.is_bound or request.GET.get("from") else presets.PRESETS[0].key),
         "environments": environments.TYPES,
         "environment": form[environments.TYPE].value() or environments.TYPES[0][0],
         "values": {preset.key: preset.values for preset in presets.PRESETS},
+        "away": reach.of_models(model.name for model in models),
     }
     return render(request, "jobs/new.html", context, status=422 if form.errors else 200)
 
@@ -125,13 +125,13 @@ def evaluation(request: HttpRequest, public_id: str, version: str) -> HttpRespon
     """What became of each held-out row since version 0."""
     job = _job(request, public_id)
     _a_version(version)
-    change = request.GET.get("show") if request.GET.get("show") in evaluations.CHANGES else ""
+    change = choice(request, "show", evaluations.CHANGES, noun="change")
     number = max(1, whole(request, "page", 1))
     context: dict[str, Any] = {"job": job, "version": version, "show": change, "summary": evaluations.summary(job)}
     try:
         found = evaluations.rows(job, version, change=change, offset=(number - 1) * EVAL_ROWS_PER_PAGE, limit=EVAL_ROWS_PER_PAGE)
     except gateway.EngineDown:
-        return render(request, "jobs/evaluation.html", {**context, "away": True}, status=503)
+        return render(request, "jobs/evaluation.html", {**context, "away": True, "away_since": reach.of_engine(job)}, status=503)
     except gateway.EngineRefused as error:
         if error.status != 404:
             raise
@@ -180,18 +180,21 @@ def figures(request: HttpRequest, public_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def cancel(request: HttpRequest, public_id: str) -> HttpResponse:
     return _command(request, public_id, actions.cancel_job, "The job is asked to stop.")
 
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def pause(request: HttpRequest, public_id: str) -> HttpResponse:
     return _command(request, public_id, actions.pause_job, "The job pauses after the step that is running.")
 
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def resume(request: HttpRequest, public_id: str) -> HttpResponse:
     return _command(request, public_id, actions.resume_job, "The job takes its place in the queue again.")
 
@@ -262,17 +265,17 @@ def _command(request: HttpRequest, public_id: str, act: Any, done: str) -> HttpR
     return redirect("jobs:detail", job.public_id)
 
 
-def _initial(tenant: Tenant, query: Any) -> dict[str, Any]:
+def _initial(request: HttpRequest) -> dict[str, Any]:
     """``?from=job_…`` copies one of the tenant's jobs, with ``&version=`` the new one begins where that one had come to; ``?dataset=`` and
     ``?reward=`` choose, ``?preset=`` fills in.
     """
+    tenant, query = request.tenant, request.GET
     chosen = {key: query[key] for key in ("dataset", "reward") if key in query}
     if "from" not in query:
         return {**presets.find(query.get("preset")).values, **chosen}
     job = get_object_or_404(tenant.jobs.select_related("dataset", "reward"), public_id=query["from"])
     copied = {"name": f"{job.name} (copy)"[:90], "dataset": job.dataset.public_id, "reward": job.reward.public_id}
-    version = numbers.whole(query.get("version"))
-    if version is not None:
+    if (version := whole(request, "version", -1)) >= 0:
         copied |= {"name": f"{job.name[:80]} from v{version}", "warm_start.job": job.public_id, "warm_start.version": version}
     return {**forms.initial(job.spec, tenant), **copied, **chosen}
 

@@ -16,14 +16,14 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from portal import numbers
 from portal.datasets.preview import raw_page
 from portal.errors import Invalid
 from portal.gateway import EngineDown, EngineRefused
-from portal.jobs import catalog, engines, evaluation
+from portal.jobs import catalog, engines, evaluation, reach
 from portal.jobs.models import Job
 from portal.openai.graders import grade as graded
 from portal.pages.access import changed_by, tenant_page
+from portal.query import whole
 from tenants.models import Role
 
 MAX_CHOICES = 100
@@ -39,7 +39,7 @@ def index(request: HttpRequest) -> HttpResponse:
         return redirect("playground:job", newest.public_id)
     names = [info.name for info in catalog.known_models(timezone.now())]
     model = settings.DEFAULT_MODEL if settings.DEFAULT_MODEL in names else next(iter(names), "")
-    return render(request, "playground/index.html", {"base_model": model, "config": {}, **_defaults(request)})
+    return render(request, "playground/index.html", {"base_model": model, **_defaults(request, model)})
 
 
 @never_cache
@@ -49,8 +49,8 @@ def job(request: HttpRequest, public_id: str) -> HttpResponse:
     """``?step=`` and ``?against=`` choose the two steps; else the best (or the latest) and the first."""
     found = get_object_or_404(request.tenant.jobs.select_related("dataset", "reward"), public_id=public_id)
     best = evaluation.summary(found)["best"]
-    first = _step(found, request.GET.get("step"), best or found.version)
-    second = _step(found, request.GET.get("against"), 1 if first != 1 and found.version else None)
+    first = _step(request, "step", found, best or found.version)
+    second = _step(request, "against", found, 1 if first != 1 and found.version else None)
     others = request.tenant.jobs.filter(version__gte=1).order_by("-id").only("public_id", "name", "version")[:MAX_CHOICES]
     context = {
         "job": found,
@@ -58,8 +58,7 @@ def job(request: HttpRequest, public_id: str) -> HttpResponse:
         "steps": [first, second],
         "best": best,
         "jobs": others,
-        "config": {"job": found.public_id, "last": found.version},
-        **_defaults(request),
+        **_defaults(request, found.base_model),
         **found.spec["rollout"],
     }
     return render(request, "playground/index.html", context)
@@ -107,14 +106,16 @@ def _case(request: HttpRequest) -> tuple[str, dict[str, Any]]:
     return asked["text"], asked["item"]
 
 
-def _step(job: Job, text: str | None, otherwise: int | None) -> int | None:
-    if text is None:
-        return otherwise
-    return numbers.whole(text, most=job.version)
+def _step(request: HttpRequest, name: str, job: Job, otherwise: int | None) -> int | None:
+    """An empty one is none: nobody is asked in that column."""
+    if request.GET.get(name) == "":
+        return None
+    asked = whole(request, name, -1, most=job.version)
+    return otherwise if asked < 0 else asked
 
 
-def _defaults(request: HttpRequest) -> dict[str, Any]:
-    return {"may_ask": request.role != Role.VIEWER, "temperature": 1.0, "max_new_tokens": 256}
+def _defaults(request: HttpRequest, model: str) -> dict[str, Any]:
+    return {"away": reach.of_models([model]), "may_ask": request.role != Role.VIEWER, "temperature": 1.0, "max_new_tokens": 256}
 
 
 def _refused(status: int, message: str) -> JsonResponse:

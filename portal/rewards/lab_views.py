@@ -15,8 +15,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.errors import Invalid
-from portal.jobs import catalog
-from portal.pages.access import tenant_page
+from portal.jobs import catalog, reach
+from portal.pages.access import changed_by, tenant_page
+from portal.query import left_out, text
 from portal.rewards import form_values, lab, sheets
 from portal.rewards.examples import items_of, rules
 from portal.rewards.forms import RewardForm
@@ -56,6 +57,7 @@ def draft(request: HttpRequest, sheet_id: str) -> HttpResponse:
 
 @never_cache
 @tenant_page
+@changed_by(Role.MEMBER)
 def stored(request: HttpRequest, public_id: str) -> HttpResponse:
     """``do``: save, or run."""
     reward = get_object_or_404(request.tenant.rewards.select_related("created_by"), public_id=public_id)
@@ -76,6 +78,7 @@ def stored(request: HttpRequest, public_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def copy(request: HttpRequest, public_id: str) -> HttpResponse:
     """A draft that begins as this reward is; the reward itself never changes."""
     reward = get_object_or_404(request.tenant.rewards, public_id=public_id)
@@ -106,7 +109,7 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
     lab.wake(found, timezone.now())
     if request.GET.get("part") == "progress" and found.is_open:
         return render(request, "rewards/run_progress.html", {"run": found})
-    response = render(request, "rewards/run.html", run_context(found, request.GET))
+    response = render(request, "rewards/run.html", run_context(found, request))
     if request.GET.get("part") == "progress":
         response["HX-Retarget"], response["HX-Reswap"] = "#run", "outerHTML"
     return response
@@ -114,11 +117,12 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def stop(request: HttpRequest, run_id: str) -> HttpResponse:
     found = get_object_or_404(request.tenant.lab_runs.select_related("reward", "sheet"), public_id=run_id)
     lab.stop_run(request.tenant, request.user, found, timezone.now())
     if request.headers.get("HX-Request"):
-        return render(request, "rewards/run.html", run_context(found, request.GET))
+        return render(request, "rewards/run.html", run_context(found, request))
     if found.reward is not None:
         return _to_run("rewards:lab", found.reward.public_id, found)
     return _to_run("rewards:draft", found.sheet.public_id, found) if found.sheet else redirect("rewards:list")
@@ -180,13 +184,15 @@ def _page(request: HttpRequest, template: str, runs: Any, context: dict[str, Any
     (422) stands none: it would look like the result of what was refused.
     """
     latest = list(runs.select_related("tenant", "reward", "sheet")[:SHOWN_RUNS])
-    shown = runs.filter(public_id=request.GET["run"]).first() if "run" in request.GET else None
+    shown = runs.filter(public_id=asked).first() if (asked := text(request, "run")) else None
+    if asked and shown is None:
+        left_out(request, "run", "There is no such run here (any more); the latest is shown.")
     shown = shown or (next(iter(latest), None) if status == 200 else None)
     if shown is not None:
         lab.wake(shown, timezone.now())
-        context |= run_context(shown, request.GET)
+        context |= run_context(shown, request)
     may_change = role_in(request.tenant, request.user) != Role.VIEWER
-    return render(request, template, {**context, "runs": latest, "may_change": may_change}, status=status)
+    return render(request, template, {**context, "runs": latest, "may_change": may_change, "away": reach.of_models()}, status=status)
 
 
 def _form(request: HttpRequest, sheet: Sheet) -> RewardForm:

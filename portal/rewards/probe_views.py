@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal import gateway
 from portal.billing import costs
 from portal.errors import Invalid
-from portal.jobs import catalog
+from portal.jobs import catalog, reach
 from portal.pages.access import changed_by, tenant_page
 from portal.rewards import probes
 from portal.rewards.models import Reward
@@ -22,6 +22,7 @@ from portal.rewards.probe_form import ProbeForm, starting_values, values_of
 from portal.rewards.probe_models import Probe
 from tenants.models import Role
 
+AWAY = "engine-away"  # the notice that looks by itself whether it may go, and reads it off the whole page
 NO_ENGINE = "The engine does not answer just now, so nothing can be tried. Try again in a minute."
 
 
@@ -41,8 +42,9 @@ def probe(request: HttpRequest, public_id: str) -> HttpResponse:
             return redirect("rewards:probe", reward.public_id)
         form = ProbeForm(request.tenant, models, initial=form.cleaned_data)
         newest = reward.probes.select_related("dataset").first()
-    context = {"reward": reward, "form": form, **(_shown(newest) if newest else {})}
-    if request.headers.get("HX-Request"):  # htmx puts nothing but a success into the page
+    away = reach.of_models(model.name for model in models)
+    context = {"reward": reward, "form": form, "away": away, **(_shown(newest) if newest else {})}
+    if request.headers.get("HX-Request") and request.headers.get("HX-Target") != AWAY:  # htmx puts nothing but a success into the page
         return render(request, "rewards/probe_body.html", context)
     return render(request, "rewards/probe.html", context, status=422 if form.errors else 200)
 
@@ -57,6 +59,7 @@ def state(request: HttpRequest, probe_id: str) -> HttpResponse:
 
 @require_POST
 @tenant_page
+@changed_by(Role.MEMBER)
 def cancel(request: HttpRequest, probe_id: str) -> HttpResponse:
     found = probes.cancel_probe(request.tenant, request.user, _found(request, probe_id), timezone.now())
     return _answer(request, found) if request.headers.get("HX-Request") else redirect("rewards:probe", found.reward.public_id)

@@ -7,6 +7,7 @@ const panes = [...document.querySelectorAll("[data-pane]")];
 const token = form?.elements.csrfmiddlewaretoken?.value;
 const error = $("#playground-error");
 const rowField = $("#playground-item"); // not form.elements.item, which is the collection's own method
+const temperature = $("#playground-temperature");
 let running = null; // the AbortController of the answers under way
 let row = null; // the row that the prompt was taken from, while it is unchanged
 
@@ -22,6 +23,9 @@ $("#playground-cancel")?.addEventListener("click", () => running?.abort());
 $("#playground-row")?.addEventListener("click", takeRow);
 for (const pane of panes) pane.querySelector("[data-step]")?.addEventListener("input", () => mark(pane));
 panes.forEach(mark);
+for (const way of form?.elements.draw ?? []) way.addEventListener("change", () => (temperature.value = way.value === "sampled" ? temperature.dataset.sampled : "0"));
+// The two ways are names for temperatures: one that is typed chooses between them.
+temperature?.addEventListener("input", () => (form.elements.draw.value = Number(temperature.value) === 0 && temperature.value !== "" ? "likeliest" : "sampled"));
 
 function mark(pane) {
   pane.toggleAttribute("data-off", modelOf(pane) === null);
@@ -59,10 +63,13 @@ async function ask() {
   busy(true);
   const order = orderOf();
   const asked = panes.filter((pane) => modelOf(pane) !== null);
-  await Promise.all(asked.map((pane) => answer(pane, { ...order, model: modelOf(pane) }, item, running.signal)));
+  await Promise.all(asked.map((pane) => answer(pane, { ...order, seed: order.seed ?? freshSeed(), model: modelOf(pane) }, item, running.signal)));
   running = null;
   busy(false);
 }
+
+/** Of one column: with a seed in common, one unlucky draw would be all columns', and look like the fault of a model. */
+const freshSeed = () => Math.floor(Math.random() * 2 ** 31);
 
 function busy(is) {
   $("#playground-send").disabled = is;
@@ -79,7 +86,7 @@ function orderOf() {
     temperature: number("temperature"),
     top_p: number("top_p"),
     max_completion_tokens: number("max_completion_tokens"),
-    seed: number("seed") ?? Math.floor(Math.random() * 2 ** 31),
+    seed: number("seed"),
     stop: fields.stop.value || null,
     stream: true,
     stream_options: { include_usage: true },
@@ -137,7 +144,7 @@ async function answer(pane, order, item, signal) {
       whole += choice.delta.content;
       text.append(choice.delta.content);
     }
-    write(part("figures"), figures(usage, ended, first, performance.now() - began));
+    write(part("figures"), figures(usage, ended, first, performance.now() - began, order));
     if (item && ended) await graded(pane, whole, item, signal);
   } catch (failed) {
     write(part("figures"), failed.name === "AbortError" ? "Stopped" : "Not answered");
@@ -147,10 +154,11 @@ async function answer(pane, order, item, signal) {
   }
 }
 
-function figures(usage, ended, first, all) {
+function figures(usage, ended, first, all, { temperature, seed }) {
   const parts = usage ? [`${usage.completion_tokens} token${usage.completion_tokens === 1 ? "" : "s"}`] : [];
   if (first !== null) parts.push(`first after ${(first / 1000).toFixed(2)} s`);
   parts.push(`${(all / 1000).toFixed(2)} s`, ended === "length" ? "cut at the longest" : "ended by itself");
+  if (temperature !== 0) parts.push(`seed ${seed}`);
   return parts.join(" · ");
 }
 

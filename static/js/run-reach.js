@@ -8,7 +8,7 @@ export function showReach(since, state) {
   const box = $("#run-away");
   const away = since !== null && !state.ended;
   if (away) {
-    $("#run-away-since").dateTime = since;
+    box.querySelector("time").dateTime = since;
     localise(box);
   }
   box.hidden = !away;

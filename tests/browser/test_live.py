@@ -147,6 +147,21 @@ def test_an_engine_that_is_away_is_said_without_a_reload_and_taken_back_too(visi
     stop(run)
 
 
+@pytest.mark.parametrize("path", ["/jobs/new/", "/playground/{job}/", "/rewards/{reward}/probe/", "/rewards/{reward}/lab/"])
+def test_what_needs_the_engine_says_so_at_its_head_and_takes_it_back_without_a_reload(
+    visit: Visit, alice: Person, stack: Stack, path: str
+) -> None:
+    tell_reach(stack, "reach.lost('', timezone.now())")
+    page = visit(path.format(job=alice.job(steps=2), reward=alice.reward()))
+    notice = page.locator("#engine-away")
+    expect(notice).to_contain_text("The engine has not answered since")
+    with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "engine-away"):
+        pass
+    expect(notice).to_be_visible()  # it looked, and stays
+    tell_reach(stack, "reach.found('')")
+    expect(notice).to_have_count(0)
+
+
 def test_going_offline_is_said_at_once(visit: Visit, alice: Person, watch: Watch) -> None:
     for fault in ("WebSocket connection", "ERR_INTERNET_DISCONNECTED"):
         watch.allow(fault)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -50,3 +51,32 @@ def test_a_row_that_is_no_json_is_told_beside_the_question(visit: Visit, alice: 
     page.fill("#playground-item", "{answer: 2}")
     page.click("#playground-send")
     expect(page.locator("#playground-error")).to_contain_text("no JSON object")
+
+
+def test_columns_are_compared_by_their_likeliest_answers_unless_asked_otherwise_and_then_each_draws_by_itself(
+    visit: Visit, alice: Person
+) -> None:
+    page = visit(f"/playground/{alice.job(steps=2)}/")
+    asked: list[dict[str, Any]] = []
+    page.on("request", lambda request: asked.append(request.post_data_json) if request.url.endswith("/v1/chat/completions") else None)
+    page.fill("#playground-prompt", "1+1=")
+    page.click("#playground-send")
+    expect(page.locator("[data-figures]", has_text="ended by itself")).to_have_count(3, timeout=PATIENCE_MS)
+    assert [order["temperature"] for order in asked] == [0, 0, 0]
+    expect(page.locator("[data-figures]", has_text="seed")).to_have_count(0)
+
+    asked.clear()
+    page.click("text=One of many")
+    page.click("#playground-send")
+    expect(page.locator("[data-figures]", has_text="seed")).to_have_count(3, timeout=PATIENCE_MS)
+    assert [order["temperature"] for order in asked] == [1, 1, 1]
+    assert len({order["seed"] for order in asked}) == 3
+
+    asked.clear()
+    page.click("summary:has-text('Sampling')")
+    page.fill("#playground-seed", "7")
+    page.fill("#playground-temperature", "0")
+    expect(page.locator("[name=draw][value=likeliest]")).to_be_checked()
+    page.click("#playground-send")
+    expect(page.locator("[data-figures]", has_text="seed")).to_have_count(0, timeout=PATIENCE_MS)
+    assert [order["seed"] for order in asked] == [7, 7, 7]

@@ -15,16 +15,19 @@ from portal import gateway
 from portal.gateway import EngineDown, EngineSlow
 from portal.jobs import delivery, ingest, reach
 from portal.jobs.ingest import Ingester
-from portal.jobs.models import EngineCursor, Job, State
+from portal.jobs.models import EngineCursor, EngineModel, Job, State
+from tests.portal.fake_engine import FakeEngine
 from tests.portal.world import NOW, World
 
 SECOND = timedelta(seconds=1)
 
 
 class Outage:
-    """An ingester whose pulls end as ``script`` says (an error, or None for an answer), on a clock that its pauses move on."""
+    """An ingester whose pulls end as ``script`` says, on a clock that they and its pauses move on: an error, at once; (seconds, an error),
+    after those; None, an answer.
+    """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *script: Exception | None):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *script: Exception | tuple[float, Exception] | None):
         self.now, self.script = NOW, list(script)
         self.told: list[tuple[datetime, datetime | None]] = []  # (when, since when the engine is away)
         monkeypatch.setattr(ingest.asyncio, "sleep", self._sleep)
@@ -47,9 +50,12 @@ class Outage:
     async def _pull(self) -> int:
         if not self.script:
             raise asyncio.CancelledError
-        if (failure := self.script.pop(0)) is not None:
-            raise failure
-        return 0
+        if (failure := self.script.pop(0)) is None:
+            return 0
+        if isinstance(failure, tuple):
+            await self._sleep(failure[0])
+            failure = failure[1]
+        raise failure
 
 
 @pytest.fixture
@@ -60,7 +66,7 @@ def job(world: World) -> Job:
     return job
 
 
-def test_an_engine_that_refuses_connections_is_away_since_the_first_one(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def test_an_engine_that_refuses_connections_is_away_since_the_last_answer(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     outage = Outage(monkeypatch, None, *6 * [EngineDown("refused")], None, None)
     assert outage.run() == [(3.7, 0.0), (13.7, None)]
 
@@ -69,8 +75,19 @@ def test_a_door_that_restarts_is_not_away(monkeypatch: pytest.MonkeyPatch) -> No
     assert Outage(monkeypatch, EngineDown("refused"), EngineDown("refused"), None, EngineDown("refused"), None).run() == []
 
 
-def test_an_engine_that_hangs_is_away_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Outage(monkeypatch, EngineSlow("no answer in 30 s"), None).run() == [(0.0, 0.0), (0.2, None)]
+def test_an_engine_that_hangs_is_away_since_its_last_answer_not_since_the_wait_for_the_next_was_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hangs = (30.0, EngineSlow("no answer in 30 s"))
+    assert Outage(monkeypatch, None, hangs, hangs, None).run() == [(30.0, 0.0), (60.7, None)]
+
+
+def test_an_engine_that_dies_under_a_call_is_away_since_its_last_answer_and_told_of_when_it_stays_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dies = (15.0, EngineDown("closed the connection"))
+    assert Outage(monkeypatch, None, dies, None).run() == []
+    assert Outage(monkeypatch, None, dies, *4 * [EngineDown("refused")]).run() == [(18.7, 0.0)]
 
 
 def test_a_new_ingester_knows_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,3 +172,47 @@ def test_a_cache_that_does_not_answer_costs_no_page(world: World, job: Job, sett
     assert reach.since(job) is None
     assert reach.lost("", NOW) == NOW
     reach.found("")
+
+
+MEANWHILE = {
+    "/jobs/new/": "it waits, and begins by itself",
+    "/playground/": "Answers come when it is back",
+    "/playground/{job}/": "Answers come when it is back",
+    "/rewards/{reward}/lab/": "Trials and probes run on it",
+    "/rewards/drafts/{sheet}/": "Trials and probes run on it",
+    "/rewards/{reward}/probe/": "Trials and probes run on it",
+}
+
+
+@pytest.mark.parametrize("address", MEANWHILE)
+def test_pages_that_need_the_engine_say_up_front_what_can_be_done_without_it(world: World, job: Job, address: str) -> None:
+    client, names = world.client(world.alice), {"job": job.public_id, "reward": job.reward.public_id, "sheet": world.sheet().public_id}
+    page = client.get(address.format(**names)).content.decode()
+    assert "has not answered since" not in page
+    reach.lost("", NOW)
+    page = client.get(address.format(**names)).content.decode()
+    assert NOW.isoformat() in page and MEANWHILE[address] in page
+
+
+@pytest.mark.parametrize("path", ["evaluation/latest/", "rollouts/", "rollouts/0/0/0/", "rollouts/rows/0/"])
+def test_pages_of_what_the_engine_keeps_say_since_when_also_of_a_job_that_is_over(
+    world: World, engine: FakeEngine, job: Job, path: str
+) -> None:
+    Job.objects.filter(pk=job.pk).update(state=State.SUCCEEDED)
+    engine.down = True
+    reach.lost("", NOW)
+    answer = world.client(world.alice).get(f"/jobs/{job.public_id}/{path}")
+    assert (answer.status_code, NOW.isoformat() in answer.content.decode()) == (503, True)
+    assert "the run's page" in answer.content.decode().replace("&#x27;", "'")
+
+
+def test_where_one_of_several_engines_is_away_its_models_are_named(settings: Any, db: None) -> None:
+    settings.ENGINES = {"qwen": "http://qwen"}
+    gateway.forget()
+    EngineModel.objects.create(name="qwen-7b", info={}, served_by="qwen", updated_at=NOW)
+    EngineModel.objects.create(name="tiny-math", info={}, served_by="", updated_at=NOW)
+    assert reach.of_models(["qwen-7b", "tiny-math"]) is None
+    reach.lost("qwen", NOW)
+    assert reach.of_models(["qwen-7b", "tiny-math"]) == reach.Away(since=NOW, of="qwen-7b")
+    assert reach.of_models(["qwen-7b"]) == reach.Away(since=NOW, of="")
+    assert reach.of_models(["tiny-math"]) is None

@@ -155,6 +155,22 @@ def test_while_the_engine_is_down_the_page_says_so(world: World, engine: FakeEng
     assert "does not answer just now" in answer.content.decode()
 
 
+@pytest.mark.parametrize("colour", ["advantage", "probability", "mismatch"])
+def test_the_colouring_goes_along_from_page_to_page_and_back(world: World, job, colour: str) -> None:
+    client, here = world.client(world.alice), f"/jobs/{job.public_id}/rollouts"
+    tones = {"advantage": "token-up-", "probability": "token-odds-", "mismatch": "token-gap-"}
+    pages = {
+        f"{here}/?version=1&row=3&": (f"{here}/1/3/2/?", f"{here}/rows/3/?"),
+        f"{here}/1/3/2/?": (f"{here}/?",),
+        f"{here}/rows/3/?": (f"{here}/?",),
+    }
+    for address, leads_to in pages.items():
+        page = client.get(f"{address}colour={colour}").content.decode()
+        assert f'class="token {tones[colour]}' in page, address
+        assert all(f'href="{link}colour={colour}"' in page for link in leads_to), address
+        assert 'class="token ' not in client.get(address).content.decode(), address
+
+
 def test_completions_are_hostile_and_stay_text(world: World, job, monkeypatch) -> None:
     from tests.portal import fake_groups
 

@@ -44,7 +44,14 @@ def test_the_newest_trained_job_is_shown_first(world: World, job: Job) -> None:
 
 @pytest.mark.parametrize(
     ("query", "steps"),
-    [("", [5, 1]), ("?step=3", [3, 1]), ("?step=1", [1, None]), ("?step=3&against=2", [3, 2]), ("?step=99&against=x", [None, None])],
+    [
+        ("", [5, 1]),
+        ("?step=3", [3, 1]),
+        ("?step=1", [1, None]),
+        ("?step=3&against=2", [3, 2]),
+        ("?step=&against=", [None, None]),
+        ("?step=99&against=x", [5, 1]),
+    ],
 )
 def test_base_and_two_steps_stand_side_by_side(world: World, job: Job, query: str, steps: list[int | None]) -> None:
     page = world.client(world.bob).get(f"/playground/{job.public_id}/{query}")
