@@ -159,7 +159,7 @@ def test_what_needs_the_engine_says_so_at_its_head_and_takes_it_back_without_a_r
         pass
     expect(notice).to_be_visible()  # it looked, and stays
     tell_reach(stack, "reach.found('')")
-    expect(notice).to_have_count(0)
+    expect(notice).to_have_count(0, timeout=PATIENCE_MS)
 
 
 def test_going_offline_is_said_at_once(visit: Visit, alice: Person, watch: Watch) -> None:

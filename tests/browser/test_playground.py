@@ -56,7 +56,10 @@ def test_a_row_that_is_no_json_is_told_beside_the_question(visit: Visit, alice: 
 def test_columns_are_compared_by_their_likeliest_answers_unless_asked_otherwise_and_then_each_draws_by_itself(
     visit: Visit, alice: Person
 ) -> None:
-    page = visit(f"/playground/{alice.job(steps=2)}/")
+    page = visit(f"/jobs/{alice.job(steps=2)}/")
+    expect(page.locator("#run-state")).to_have_text("succeeded", timeout=PATIENCE_MS)
+    page.click("#tab-playground")
+    expect(page.locator("[data-pane]")).to_have_count(3)
     asked: list[dict[str, Any]] = []
     page.on("request", lambda request: asked.append(request.post_data_json) if request.url.endswith("/v1/chat/completions") else None)
     page.fill("#playground-prompt", "1+1=")
