@@ -73,9 +73,11 @@ export function drawKv({ kv, tenants }) {
   const sum = Object.values(kv.reserved).reduce((total, size) => total + size, 0);
   const scale = 1000 / (Math.max(kv.budget ?? 0, sum, kv.used ?? 0) || 1);
   const called = (tenant) => (tenant ? (tenants[tenant] ?? tenant) : "The base model");
+  const holders = [...new Set([...Object.keys(kv.reserved), ...Object.keys(kv.used_by)])];
   const bar = (sizes, y, height) => {
     let left = 0;
-    return Object.entries(sizes).map(([tenant, size]) => {
+    return holders.filter((tenant) => sizes[tenant]).map((tenant) => {
+      const size = sizes[tenant];
       const part = svg("rect", { x: left, y, width: size * scale, height, class: `hue-${hue(tenant)}` });
       left += size * scale;
       return titled(part, `${called(tenant)}: ${bytes(size)}`);
@@ -86,8 +88,7 @@ export function drawKv({ kv, tenants }) {
   const words = `${bytes(sum)} reserved of ${bytes(kv.budget)}, ${bytes(kv.used)} really used`;
   $("#kv").setAttribute("aria-label", words);
   write("#kv-sum", words);
-  const holders = new Set([...Object.keys(kv.reserved), ...Object.keys(kv.used_by)]);
-  $("#kv-list").replaceChildren(...[...holders].map((tenant) => keyed(tenant, `${called(tenant)}: ${bytes(kv.reserved[tenant] ?? 0)} reserved, ${bytes(kv.used_by[tenant] ?? 0)} used`)));
+  $("#kv-list").replaceChildren(...holders.map((tenant) => keyed(tenant, `${called(tenant)}: ${bytes(kv.reserved[tenant] ?? 0)} reserved, ${bytes(kv.used_by[tenant] ?? 0)} used`)));
 }
 
 export function keyed(tenant, words) {

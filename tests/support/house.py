@@ -38,6 +38,9 @@ class House(Stack):
             "MARLAAS_JOB_SLOTS": "6",
             "MARLAAS_KV_GIB": "0.25",
             "MARLAAS_OBJECT_STORE_MB": "80",
+            # Tests ask again and again until something has happened, and on a slow machine for longer than a program may.
+            "MARLAAS_API_CALLS_PER_TOKEN": "1000000",
+            "MARLAAS_API_CALLS_PER_TENANT": "1000000",
             "DATABASE_URL": self._url("marlaas_app"),
             "MARLAAS_OWNER_DATABASE_URL": self._url("marlaas_owner"),
             **engine,
