@@ -2,8 +2,7 @@
 
 Charts: the pages' own component (static/js/chart.js) in headless Chromium, from its making, or from new points, until the frame with it
 was painted; each time another figure. Pages: a real portal over SQLite with one job of ten thousand steps among ten thousand jobs, from
-the request to the last byte of the answer; the operators' while 32 more jobs run. A median decides, since one slow draw is the machine's;
-the worst is told beside it.
+the request to the last byte of the answer. A median decides, since one slow draw is the machine's; the worst is told beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 
 from tests.browser.conftest import CHROMIUM, FLAGS, sign_in
-from tests.browser.people import Person, operator_session, seed
+from tests.browser.people import Person, seed
 from tests.browser.stack import ROOT, Stack
 from tests.load.live import session_of
 from tests.load.output import tell
@@ -40,13 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every median is within its limit."""
     options = parser().parse_args(arguments)
     console = Console(stderr=True)
-    with stack_up(console, slots=options.running) as stack:
+    with stack_up(console) as stack:
         alice = seed(stack, "alice@example.org", "Alice's lab")
         with console.status("writing histories"):
             job = with_histories(stack, alice, options)
         with console.status("measuring"):
-            drawn, served = charts(stack, alice, job, options), pages(stack, alice, job, options.repeats)
-            found = summary(drawn, served | console_pages(stack, alice, options), options)
+            found = summary(charts(stack, alice, job, options), pages(stack, alice, job, options.repeats), options)
     return tell(found, options.json, Console())
 
 
@@ -59,7 +57,6 @@ def parser() -> argparse.ArgumentParser:
     cli.add_argument("--steps", type=int, default=10_000, help="of the long job; default: %(default)s")
     cli.add_argument("--jobs", type=int, default=10_000, help="default: %(default)s")
     cli.add_argument("--events", type=int, default=60, help="of each of the other jobs; default: %(default)s")
-    cli.add_argument("--running", type=int, default=32, help="jobs beside the operators' pages; default: %(default)s")
     cli.add_argument("--repeats", type=int, default=9, help="of each measurement; default: %(default)s")
     cli.add_argument("--json", type=Path, help="write the figures there")
     return cli
@@ -117,16 +114,6 @@ def pages(stack: Stack, person: Person, job: str, repeats: int) -> dict[str, lis
         return _served_each(client, paths, repeats)
 
 
-def console_pages(stack: Stack, person: Person, options: argparse.Namespace) -> dict[str, list[float]]:
-    """The same of the operators' pages, while ``options.running`` jobs commit steps."""
-    jobs = {person.job(steps=400, name=f"Running {n}") for n in range(options.running)}
-    paths = {f"console {name}": f"/console/{name}/" for name in ("live", "tenants", "engines", "audit", "what-if")}
-    with _client(stack, operator_session(stack)) as client:
-        while not jobs <= client.get("/console/live/").json()["gantt"].keys():
-            _PAUSE.wait(0.2)
-        return _served_each(client, {"console": "/console/", **paths}, options.repeats)
-
-
 def _client(stack: Stack, session: str) -> httpx.Client:
     return httpx.Client(base_url=stack.url, cookies={"sessionid": session}, timeout=60, trust_env=False)
 
@@ -146,7 +133,7 @@ def summary(drawn: dict[str, list[float]], served: dict[str, list[float]], optio
     limits = {"first_draw": FIRST_DRAW_MS, "update": UPDATE_MS, **dict.fromkeys(served, PAGE_MS)}
     figures = {name: {"median": _round(statistics.median(times)), "worst": _round(max(times))} for name, times in (drawn | served).items()}
     late = [name for name, limit in limits.items() if figures[name]["median"] >= limit]
-    sizes = {name: getattr(options, name) for name in ("series", "points", "steps", "jobs", "events", "running")}
+    sizes = {name: getattr(options, name) for name in ("series", "points", "steps", "jobs", "events")}
     return {**sizes, "limits": limits, "milliseconds": figures, "late": late, "holds": not late}
 
 
