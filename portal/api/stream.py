@@ -61,7 +61,7 @@ async def frames(
     for group in groups:
         await layer.group_add(group, channel)  # before the first read: what comes in between wakes us
     loop = asyncio.get_running_loop()
-    checked = loop.time()
+    checked, over = loop.time(), not job.is_open
     try:
         yield f"retry: {RETRY_MS}\n\n".encode()
         while True:
@@ -69,8 +69,9 @@ async def frames(
                 for row in rows:
                     yield _frame(row)
                 after = rows[-1]["seq"]
-                if rows[-1]["kind"] == "ended":
-                    return
+                over = over or any(row["kind"] == "ended" for row in rows)
+            if over:  # with what is told of a job after its end, as that a version was deleted
+                return
             kind = await _wake(layer, channel, ping_seconds)
             if kind is None:
                 yield b": still here\n\n"

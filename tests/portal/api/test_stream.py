@@ -91,6 +91,20 @@ async def test_it_ends_with_the_job_and_then_tells_clients_not_to_come_again(job
     assert (await listen(token[1], job, **{"Last-Event-ID": "1"})).status_code == 204
 
 
+async def test_what_is_told_of_a_job_after_its_end_is_the_last_of_the_stream(job: Job, token: Any) -> None:
+    await sync_to_async(add)(job, 1, 1, "ended")
+    await sync_to_async(add)(job, 2, 2, "version_deleted")
+    async with stream(await listen(token[1], job)) as following:
+        assert [seq_of(await following()), seq_of(await following())] == [1, 2]
+        with pytest.raises(StopAsyncIteration):
+            await following()
+    await sync_to_async(Job.objects.filter(pk=job.pk).update)(state=State.SUCCEEDED)
+    async with stream(await listen(token[1], job, **{"Last-Event-ID": "1"})) as following:
+        assert seq_of(await following()) == 2
+        with pytest.raises(StopAsyncIteration):
+            await following()
+
+
 def revoke(world: World, token: Any) -> None:
     actions.revoke_token(world.sums, world.bob, token, datetime.now(UTC))
 
