@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from engine.checkup import MOST_INVALID
 from engine.driver import Driver
 from engine.history import JobHistory
-from engine.ports import RolloutPort
+from engine.ports import PortError, RolloutPort
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -49,8 +49,11 @@ class LateRewards:
     async def _found(self, job: str) -> dict[str, Any] | None:
         try:
             stats = await self._driver.call(self._rollout.stats(), seconds=self._stats_seconds, what="the sampler's counters")
+        except PortError as error:  # a busy or dying sampler; whoever waits for its work says so
+            logger.warning("whether rewards are late is not to be had: %s", error)
+            return None
         except Exception:
-            logger.warning("whether rewards are late is not to be had", exc_info=True)
+            logger.exception("whether rewards are late is not to be had")
             return None
         return stats.get("gradings", {}).get(job)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
+from portal.faults import nul_in_address
 from tenants.ids import new_id
 
 
@@ -52,18 +53,14 @@ def no_nul(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest]
     if iscoroutinefunction(get_response):
 
         async def middleware(request: HttpRequest) -> HttpResponse:
-            return _refuse() if _has_nul(request) else await get_response(request)
+            return nul_in_address(request) if _has_nul(request) else await get_response(request)
     else:
 
         def middleware(request: HttpRequest) -> HttpResponse:
-            return _refuse() if _has_nul(request) else get_response(request)
+            return nul_in_address(request) if _has_nul(request) else get_response(request)
 
     return middleware
 
 
 def _has_nul(request: HttpRequest) -> bool:
     return "\x00" in request.path_info or "%00" in request.META.get("QUERY_STRING", "")
-
-
-def _refuse() -> HttpResponse:
-    return HttpResponseBadRequest("The address contains a NUL character.", content_type="text/plain")

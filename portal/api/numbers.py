@@ -41,4 +41,4 @@ def parameter(name: str, description: str = "", *, least: int = 0, most: int = M
 
 
 def _limits(least: int, most: int) -> str:
-    return f", {least} or more" if most == MOST else f" from {least} to {most}"
+    return f" from {least} to {most}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.utils.datastructures import MultiValueDict
 from drf_spectacular.extensions import OpenApiSerializerExtension
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -20,12 +21,14 @@ from portal.rewards.models import Reward
 
 
 class Closed(serializers.Serializer):
-    """A request's body. A field that it does not know is refused by its name: silence would be a promise."""
+    """A request's body. An unknown field, and one of a form that comes twice, is refused by its name: silence would be a promise."""
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and (unknown := [name for name in data if name not in self.fields]):
             words = f"is not known; leave it out. Known are {', '.join(self.fields)}."
             raise serializers.ValidationError({name[:100]: [words] for name in unknown})
+        if isinstance(data, MultiValueDict) and (twice := [name for name, values in data.lists() if len(values) > 1]):
+            raise serializers.ValidationError({name: ["is given twice"] for name in twice})
         return super().to_internal_value(data)
 
 

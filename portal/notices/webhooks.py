@@ -35,6 +35,8 @@ def create_webhook(tenant: Tenant, user: User, url: str) -> tuple[Webhook, str]:
         raise Invalid([("url", fault)])
     if len(url) > 500:
         raise Invalid([("url", "at most 500 characters")])
+    if tenant.webhooks.filter(url=url).exists():
+        raise Invalid([("url", "is told already; remove that webhook first for a new secret")])
     if tenant.webhooks.count() >= MOST_WEBHOOKS:
         raise Invalid([("url", f"there are {MOST_WEBHOOKS} webhooks already; remove one first")])
     secret = PREFIX + base64.b64encode(secrets.token_bytes(24)).decode()

@@ -142,6 +142,6 @@ def _number(given: dict[str, Any], name: str, problems: Problems, *, low: float,
         return default
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not low <= value <= high:
         shown = 0 if low < 1 and not whole and low else low
-        problems.append((name, f"must be a {'whole ' if whole else ''}number {'above' if shown != low else 'from'} {shown:g} to {high:g}"))
+        problems.append((name, f"must be a {'whole ' if whole else ''}number {'above' if shown != low else 'from'} {shown} to {high}"))
         return default
     return value

@@ -47,3 +47,12 @@ def test_any_other_fault_is_a_500_in_the_caller_s_own_form(world: World) -> None
     assert (page.status_code, answer.status_code) == (500, 500)
     assert "Something broke" in page.content.decode()
     assert answer.json()["error"]["type"] == "server_error" and "a bug" not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/api/v1/jobs/?limit=%00", "invalid_request"), ("/v1/fine_tuning/jobs?limit=%00", "invalid_request_error")]
+)
+def test_an_address_with_a_nul_character_is_refused_in_the_caller_s_own_form(world: World, path: str, kind: str) -> None:
+    answer = world.api(world.alice).get(path)
+    assert (answer.status_code, answer.json()["error"]["type"], answer.json()["error"]["code"]) == (400, kind, "invalid")
+    assert world.client(world.alice).get("/jobs/?page=%00")["Content-Type"] == "text/plain"

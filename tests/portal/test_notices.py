@@ -162,6 +162,12 @@ def test_only_public_addresses_are_taken(world: World, url: str) -> None:
         webhooks.create_webhook(world.sums, world.alice, url)
 
 
+def test_an_address_is_told_once(world: World) -> None:
+    webhooks.create_webhook(world.sums, world.alice, URL)
+    with pytest.raises(Invalid, match="is told already"):
+        webhooks.create_webhook(world.sums, world.alice, f" {URL} ")
+
+
 def test_members_and_viewers_add_no_webhook(world: World) -> None:
     for user in (world.bob, world.vera):
         with pytest.raises(Forbidden):

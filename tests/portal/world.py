@@ -81,7 +81,8 @@ class World:
 
     def webhook(self, user: User | None = None) -> Webhook:
         user = user or self.alice
-        return create_webhook(user.tenants.get(), user, "https://hooks.example.org/")[0]
+        tenant = user.tenants.get()
+        return create_webhook(tenant, user, f"https://hooks.example.org/{tenant.webhooks.count() or ''}")[0]
 
     def reward(self, user: User | None = None) -> Reward:
         user = user or self.alice

@@ -11,7 +11,7 @@ from django.urls import resolve
 from portal.api.parameters import asked_by
 from portal.api.reference_views import schema
 from tests.portal.api.test_api import V1, error
-from tests.portal.world import World
+from tests.portal.world import World, additions
 
 OPERATIONS = [
     (path, method, {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"})
@@ -46,6 +46,12 @@ def test_one_value_is_not_chosen_among_two(world: World) -> None:
 def test_what_may_be_given_several_times_is_taken(world: World) -> None:
     jobs = [world.job().public_id, world.job().public_id]
     assert world.api(world.bob).get(f"{V1}/jobs/compare/", {"job": jobs}).status_code == 200
+
+
+def test_a_form_does_not_choose_among_two_files(world: World) -> None:
+    refused = error(world.api(world.bob).post(f"{V1}/datasets/", {"name": "sums", "file": [additions(40), additions(41)]}), 400)
+    assert refused["problems"] == [{"field": "file", "message": "is given twice"}]
+    assert world.sums.datasets.count() == 0
 
 
 def test_a_change_takes_no_parameters_in_its_address(world: World) -> None:
