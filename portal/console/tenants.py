@@ -55,7 +55,9 @@ def portrait(tenant: Tenant, now: datetime) -> dict[str, Any]:
         "organisation": tenant,  # the frame takes a ``tenant`` for the one that one looks from
         "account": getattr(tenant, "account", None),
         "uses": quotas.uses(tenant, now),
-        "limits": [(name, name.replace("_", " ").capitalize(), limit) for name, limit in quotas.limits(tenant).items()],
+        "limits": [
+            (name, name.removesuffix("_bytes").replace("_", " ").capitalize(), limit) for name, limit in quotas.limits(tenant).items()
+        ],
         "overrides": {override.quota: override for override in tenant.quota_overrides.all()},
         "members": tenant.memberships.select_related("user").order_by("id")[:LAST_JOBS],
         "open_jobs": tenant.jobs.filter(state__in=OPEN_STATES)[:LAST_JOBS],
