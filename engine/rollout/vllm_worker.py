@@ -86,10 +86,6 @@ class _Loaded:
             await asyncio.shield(self.proof)
 
     @property
-    def refused(self) -> bool:
-        return self.proof is not None and self.proof.done() and (self.proof.cancelled() or self.proof.exception() is not None)
-
-    @property
     def salt(self) -> str:
         return f"{self.ref.tenant}/{self.ref.name}#{self.ref.load_id}"
 
@@ -144,8 +140,8 @@ class VllmSampler:
         """
         key = (ref.tenant, ref.job, ref.version)
         if (there := self._loaded.get(key)) is not None:
-            if there.refused:
-                await there.proven()
+            if there.proof is not None and there.proof.done():
+                there.proof.result()  # raises what it found
             there.unwanted = False
             return there.ref
         if key not in self._loading:

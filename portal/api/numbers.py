@@ -21,7 +21,7 @@ def whole(asked: Mapping[str, str], name: str, default: int, *, least: int = 0, 
 def whole_of(name: str, text: str, *, least: int = 0, most: int = MOST) -> int:
     number = numbers.whole(text, most=most)
     if number is None or number < least:
-        raise Invalid([(name, f"must be a whole number{_limits(least, most)}")])
+        raise Invalid([(name, f"must be a whole number from {least} to {most}")])
     return number
 
 
@@ -38,7 +38,3 @@ def parameter(name: str, description: str = "", *, least: int = 0, most: int = M
     """What the schema says of a number that ``whole`` reads."""
     said: dict[str, Any] = {"type": "integer", "minimum": least, "maximum": most}
     return OpenApiParameter(name, said if default is None else {**said, "default": default}, description=description)
-
-
-def _limits(least: int, most: int) -> str:
-    return f" from {least} to {most}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
 
 import httpx
 import pytest
@@ -71,14 +70,6 @@ def seen():
     yield handler.lines
     logger.removeHandler(handler)
     logger.setLevel(before)
-
-
-@pytest.fixture
-async def world(tmp_path: Path):
-    world = World(tmp_path)
-    await world.open()
-    yield world
-    await world.manager.stop()
 
 
 async def ask(world: World, method: str, path: str, request_id: str = "req_1", **body: object) -> None:

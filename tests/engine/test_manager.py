@@ -16,14 +16,6 @@ from tests.engine.world import World, policy
 pytestmark = pytest.mark.asyncio
 
 
-@pytest.fixture
-async def world(tmp_path):
-    world = World(tmp_path)
-    await world.open()
-    yield world
-    await world.manager.stop()
-
-
 # A job's way
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +8,6 @@ import pytest
 from engine.errors import Conflict, Invalid, NotFound
 from engine.ports import PortError
 from tests.engine.world import World
-
-
-@pytest.fixture
-async def world(tmp_path: Path):
-    world = World(tmp_path)
-    await world.open()
-    yield world
-    await world.manager.stop()
 
 
 def order(world: World, **changes: Any) -> dict[str, Any]:

@@ -17,14 +17,6 @@ from tests.engine.world import World, rows
 pytestmark = pytest.mark.asyncio
 
 
-@pytest.fixture
-async def world(tmp_path):
-    world = World(tmp_path)
-    await world.open()
-    yield world
-    await world.manager.stop()
-
-
 def narrow(world: World, tokens: int, **changes) -> dict:
     """A submission whose prompts may have ``tokens`` characters (the fake counts those)."""
     body = world.submission(**changes)

@@ -22,14 +22,6 @@ def client_of(manager, **kwargs) -> httpx.AsyncClient:
 
 
 @pytest.fixture
-async def world(tmp_path):
-    world = World(tmp_path)
-    await world.open()
-    yield world
-    await world.manager.stop()
-
-
-@pytest.fixture
 async def client(world):
     async with client_of(world.manager) as client:
         yield client

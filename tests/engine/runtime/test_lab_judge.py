@@ -7,18 +7,9 @@ from engine.grader_spec import parse_grader
 from engine.ports import PortError
 from engine.rewards.pool import GraderPool
 from engine.runtime.lab_judge import ManagersJudge
-from tests.engine.world import World
 
 INPUT = [{"role": "user", "content": "Right is {{item.answer}}. Grade: {{sample.output_text}}"}]
 GRADER = parse_grader({"type": "score_model", "model": "base", "input": INPUT})
-
-
-@pytest.fixture
-async def world(tmp_path):
-    world = World(tmp_path)
-    await world.open()
-    yield world
-    await world.manager.stop()
 
 
 async def graded(ask):
