@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.adapters import SamplerAdapters
 from engine.checkup import look_at, look_for_invalid, look_for_silence
-from engine.core.messages import Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, TrainFailed
+from engine.core.messages import Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, Trained, TrainFailed
 from engine.data import Datasets
 from engine.driver import FATAL, Deadlines, Driver
 from engine.evaluator import Evaluator
@@ -143,6 +143,7 @@ class Work:
         seconds = request.deadline_seconds + self._deadlines.grace
         result = await self._driver.call(self._train.step(request), seconds=seconds, what="training")
         times = TrainTimes(started=started, trained=self._driver.timeline.seconds())
+        self._driver.tell(Trained(at=self._now(), job=job.job, version=command.version, attempt=command.attempt))
         step = await asyncio.to_thread(self._commit, job, command.version + 1, result, times)
         committed = TrainTimes(started=started, trained=times.trained, committed=self._driver.timeline.seconds())
         return step, committed

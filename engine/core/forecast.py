@@ -105,7 +105,8 @@ class _Forecaster:
         for job in self._jobs.values():
             if job.phase == "training":
                 self._next[job.job] = self._step[job.job] = self._left(job, self._train_seconds(job))
-                trainer.hold(place_until=self._step[job.job])
+                if job.at_trainer:
+                    trainer.hold(place_until=self._step[job.job])
         for name in self._scheduler.pipeline.ready:
             self._next[name] = trainer.wait(0)
             self._step[name] = self._next[name] + self._train_seconds(self._jobs[name])

@@ -22,6 +22,7 @@ class JobRecord(Pace):
     ``failures`` counts the platform's failures on this version; it starts again with each commit.
     ``size``: of a step, in tokens if they are known, else in KV bytes. ``step_tokens``: the mean of its own steps, None before the first.
     ``since``: when its rollout or training began; ``step_since``: when its step did.
+    ``at_trainer``: it holds a trainer's slot; in the phase ``training`` without one, its commit is under way.
     ``committed_at``: when it last committed, if no pause came since.
     ``charged``: the tokens that its tenant's share is charged with for the attempt under way.
     """
@@ -49,6 +50,7 @@ class JobRecord(Pace):
     step_since: float | None = None
     committed_at: float | None = None
     batch_ready: bool = False
+    at_trainer: bool = False
     pausing: bool = False
     stopping: Stopped | None = None
 

@@ -78,6 +78,18 @@ class RolloutFailed(Fact):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Trained(Fact):
+    """The trainer has done its part, and can take the next batch; ``TrainDone`` follows once the result is committed.
+
+    A driver that does not tell of it keeps the trainer's slot until the commit.
+    """
+
+    job: str
+    version: int
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainDone(Fact):
     """``version`` + 1 is committed."""
 

@@ -32,7 +32,8 @@ class Pipeline:
         self.ready = Line()
         self.rounds = Rounds()
         self.rolling = 0
-        self.training = 0
+        self.training = 0  # at the trainer
+        self.committing = 0  # trained, but not committed yet
         self.last_chances: set[str] = set()
         self.alone: str | None = None
         self.concurrency = None if policy.adaptive is None else Concurrency(policy.adaptive)
@@ -137,10 +138,20 @@ class Pipeline:
     def training_began(self, job: JobRecord) -> None:
         self.ready.discard(job.job)
         self.training += 1
+        job.at_trainer = True
         self.rounds.training_began()
 
-    def training_ended(self) -> None:
+    def left_trainer(self, job: JobRecord) -> None:
+        """Its commit is still to come."""
+        job.at_trainer = False
         self.training -= 1
+        self.committing += 1
+
+    def training_ended(self, job: JobRecord) -> None:
+        """Well or badly, at the trainer or at the commit."""
+        if job.at_trainer:
+            self.left_trainer(job)
+        self.committing -= 1
 
     def change(self, policy: Policy, jobs: Iterable[JobRecord]) -> None:
         """Adopt ``policy`` while ``jobs`` (all open ones) stand where they are."""
@@ -169,7 +180,7 @@ class Pipeline:
 
     def _round_is_in(self) -> bool:
         """Whether no barrier keeps ready batches from the trainer: every batch of the round is there, or no more will come."""
-        return not self.policy.barrier or self.draining or self.rounds.all_in(len(self.ready) + self.training)
+        return not self.policy.barrier or self.draining or self.rounds.all_in(len(self.ready) + self.training + self.committing)
 
     def _new_rollouts(self) -> TenantLines | OneLine:
         return TenantLines(self._tenant_key) if self.policy.admission_order == "fair" else OneLine()

@@ -7,6 +7,7 @@
                                   └───────────────────────────────────────────────────────────────────────────────────┤
                                                                             Release ◀── evaluating (if still due) ◀────┘
 
+The trainer is free for the next batch with ``Trained``, while the commit of the last is still under way.
 Each fact moves one job; then ``_dispatch`` hands free places, trainer slots and rollout permits to the first in each line. Work per fact
 does not grow with the number of jobs. A fact about an unknown job, an older version or another attempt changes nothing.
 """
@@ -43,6 +44,7 @@ class Scheduler:
             m.RolloutDone: self._rollout_done,
             m.RolloutFailed: self._rollout_failed,
             m.LoadFailed: self._load_failed,
+            m.Trained: self._trained,
             m.TrainDone: self._train_done,
             m.TrainFailed: self._train_failed,
             m.WorkerLost: self._worker_lost,
@@ -176,11 +178,18 @@ class Scheduler:
             )
         )
 
+    def _trained(self, fact: m.Trained) -> None:
+        job = self.jobs.get(fact.job)
+        if job is not None and job.at_trainer and job.is_at("training", fact.version, fact.attempt):
+            self._leave_trainer(job, fact.at)
+
     def _train_done(self, fact: m.TrainDone) -> None:
         job = self.jobs.get(fact.job)
         if job is None or not job.is_at("training", fact.version, fact.attempt):
             return
-        self.pipeline.training_ended()
+        if job.at_trainer:
+            self._leave_trainer(job, fact.at)
+        self.pipeline.training_ended(job)
         self._observe_step(job, fact.at)
         job.version += 1
         job.attempt = job.failures = 0
@@ -207,7 +216,7 @@ class Scheduler:
         job = self.jobs.get(fact.job)
         if job is None or not job.is_at("training", fact.version, fact.attempt):
             return
-        self.pipeline.training_ended()
+        self.pipeline.training_ended(job)
         job.phase = "idle"
         if job.stopping:
             self._release(job, job.stopping.outcome, job.stopping.reason, job.stopping.attribution)
@@ -274,9 +283,12 @@ class Scheduler:
         self.admission.end_rollout(job, tokens)
         job.phase = "idle"
 
-    def _observe_step(self, job: JobRecord, at: float) -> None:
+    def _leave_trainer(self, job: JobRecord, at: float) -> None:
+        self.pipeline.left_trainer(job)
         job.observe_train(at - job.since)
         self.pace.observe_train(at - job.since)
+
+    def _observe_step(self, job: JobRecord, at: float) -> None:
         if job.committed_at is not None:
             job.observe_step(at - job.committed_at)
             self.pace.observe_step(at - job.committed_at)
@@ -348,6 +360,7 @@ class Scheduler:
         self._start_trainings()
         if per_step:
             self._take_turns()
+            self._start_trainings()  # of batches that a restart has brought back to those who took a turn just now
         else:
             self._start_rollouts()
 

@@ -1,7 +1,7 @@
 """Runs the real scheduler in virtual time. Like the manager it contains no decision: it does what it is told and reports what happened.
 
 StartRollout ─▶ adapter load ─▶ each cohort: (prefill, decode ─▶ tool)* ─▶ judge, reward ─▶ all there: batch ready ─▶ RolloutDone
-StartTrain   ─▶ trainer ─▶ commit ─▶ TrainDone
+StartTrain   ─▶ trainer ─▶ Trained ─▶ commit ─▶ TrainDone
 """
 
 from __future__ import annotations
@@ -160,6 +160,7 @@ class Simulation:
         self._after(self.costs.train_start_seconds, lambda: self.trainer.train(seconds, partial(self._trained, command)))
 
     def _trained(self, command: m.StartTrain) -> None:
+        self.tell(m.Trained(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))
         self._after(self.costs.commit_seconds, partial(self._committed, command))
 
     def _committed(self, command: m.StartTrain) -> None:

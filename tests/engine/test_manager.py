@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
 
 import pytest
 
@@ -10,6 +11,7 @@ from engine.core.policy import shipped
 from engine.driver import Deadlines
 from engine.errors import Conflict, Invalid, NotFound
 from engine.ports import PortError
+from engine.store import Store
 from engine.work import Work
 from tests.engine.world import World, policy
 
@@ -42,6 +44,24 @@ async def test_several_jobs_roll_out_at_once_and_train_one_at_a_time(world):
         gate.set()
     ended = await world.ended(*jobs)
     assert {data["state"] for data in ended.values()} == {"succeeded"}
+    assert world.train.most_at_once == 1
+
+
+async def test_while_one_version_is_committed_the_trainer_takes_the_next_batch(world, monkeypatch):
+    commit, on_disk = Store.commit, threading.Event()
+
+    def slow_for_a(store, job, *rest):
+        assert job != "job_a" or on_disk.wait(timeout=50)
+        commit(store, job, *rest)
+
+    monkeypatch.setattr(Store, "commit", slow_for_a)
+    await world.submit("job_a", tenant="ten_a", steps=2)
+    await world.called("step", "job_a")
+    await world.submit("job_b", tenant="ten_b", steps=1)
+    assert (await world.ended("job_b"))["job_b"]["state"] == "succeeded"
+    assert (world.events("job_a", "step"), len(world.script.made("rollout", "job_a"))) == ([], 1)
+    on_disk.set()
+    assert (await world.ended("job_a"))["job_a"]["state"] == "succeeded"
     assert world.train.most_at_once == 1
 
 

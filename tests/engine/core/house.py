@@ -42,6 +42,10 @@ class House:
     def rolled(self, job: str, **key: int) -> list[str]:
         return self.tell(m.RolloutDone, job=job, **self._key(job, key))
 
+    def left_trainer(self, job: str, **key: int) -> list[str]:
+        """Trained, not committed yet."""
+        return self.tell(m.Trained, job=job, **self._key(job, key))
+
     def trained(self, job: str, **key: int) -> list[str]:
         return self.tell(m.TrainDone, job=job, **self._key(job, key))
 

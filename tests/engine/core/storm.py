@@ -34,7 +34,8 @@ class Durable:
     held: bool = False
     stop: m.Stopped | None = None
     rollout: int | None = None
-    training: bool = False
+    training: bool = False  # until it is committed
+    at_trainer: bool = False
     evaluating: int | None = None
 
 
@@ -90,8 +91,9 @@ class Ledger:
             self.need(self._steps() <= self.policy.max_active, "never more steps than slots", command)
         if self.policy.kv_hold == "rollout":
             self._check_kv(rolling, command)
-        exclusive = self.policy.collocated or (self.policy.barrier and self.calm)
-        self.need(not (exclusive and self._trainings()), "no rollout during training where they exclude each other", command)
+        self.need(not (self.policy.collocated and self._trainings()), "no rollout during training on the same device", command)
+        uncommitted = any(j.training for j in self.jobs.values())
+        self.need(not (self.policy.barrier and self.calm and uncommitted), "no round before the last one is committed", command)
 
     def _starttrain(self, job: Durable, command: m.StartTrain) -> None:
         self.need(job.admitted and not job.held, "only admitted jobs train", command)
@@ -99,7 +101,7 @@ class Ledger:
         self.need(job.ready is not None and command.attempt == job.ready, "it trains on the batch that is ready", command)
         self.need(not job.training, "one training per job", command)
         self.need((command.job, command.version) not in self.trained, "no step commits twice", command)
-        job.training = True
+        job.training = job.at_trainer = True
         self.need(self._trainings() <= self.policy.train_slots, "one training at a time per slot", command)
         exclusive = self.policy.collocated or (self.policy.barrier and self.calm)
         rolling = any(j.rollout is not None for j in self.jobs.values())
@@ -175,7 +177,7 @@ class Ledger:
         return budget if budget is None or adaptive is None else budget * adaptive.overcommit
 
     def _trainings(self) -> int:
-        return sum(j.training for j in self.jobs.values())
+        return sum(j.at_trainer for j in self.jobs.values())
 
     def _check_kv(self, holders: list[Durable], command: m.Command) -> None:
         budget, held = self._budget(), sum(j.first.kv_bytes for j in holders)
@@ -258,7 +260,12 @@ class Storm:
         work = [
             (name, kind)
             for name, j in self.ledger.jobs.items()
-            for kind, on in (("rollout", j.rollout is not None), ("train", j.training), ("eval", j.evaluating is not None))
+            for kind, on in (
+                ("rollout", j.rollout is not None),
+                ("trainer", j.at_trainer),
+                ("train", j.training),
+                ("eval", j.evaluating is not None),
+            )
             if on
         ]
         if not work:
@@ -279,9 +286,14 @@ class Storm:
         else:
             self.tell(m.RolloutFailed(**key, reason="it broke", attribution=self._blame()))
 
+    def _answer_trainer(self, name: str, job: Durable, fails: bool) -> None:
+        """Its commit is still to come."""
+        job.at_trainer = False
+        self.tell(m.Trained(at=self.at, job=name, version=job.version, attempt=job.attempt))
+
     def _answer_train(self, name: str, job: Durable, fails: bool) -> None:
         key = {"at": self.at, "job": name, "version": job.version, "attempt": job.attempt}
-        job.training = False
+        job.training = job.at_trainer = False
         job.failures += fails
         if fails:
             self.tell(m.TrainFailed(**key, reason="it broke", attribution=self._blame()))
@@ -299,9 +311,9 @@ class Storm:
         dead = self.chance.choice(["rollout", "training"])
         lost = []
         for name, job in self.ledger.jobs.items():
-            if (job.training if dead == "training" else job.rollout is not None) and self.chance.random() < 0.7:
+            if (job.at_trainer if dead == "training" else job.rollout is not None) and self.chance.random() < 0.7:
                 lost.append(m.Lost(job=name, version=job.version, attempt=job.attempt))
-                job.rollout, job.training = None, False
+                job.rollout, job.training, job.at_trainer = None, False, False
                 job.failures += 1
             elif job.attempt > 1 and not job.training:
                 lost.append(m.Lost(job=name, version=job.version, attempt=job.attempt - 1))
@@ -358,7 +370,7 @@ class Storm:
 
     def _echo(self) -> None:
         """An old answer arrives again, late."""
-        answers = (m.Submitted, m.RolloutDone, m.RolloutFailed, m.TrainDone, m.EvalDone, m.LoadFailed)
+        answers = (m.Submitted, m.RolloutDone, m.RolloutFailed, m.Trained, m.TrainDone, m.EvalDone, m.LoadFailed)
         old = [f for f in self.past[-40:] if isinstance(f, answers) and not self._is_current(f)]
         if old:
             self.tell(self.chance.choice(old))
@@ -369,7 +381,8 @@ class Storm:
             return job is None
         if job is None or isinstance(fact, m.EvalDone):
             return job is not None and job.evaluating == fact.version
-        return (fact.version, fact.attempt) == (job.version, job.attempt)
+        current = (fact.version, fact.attempt) == (job.version, job.attempt)
+        return current and (job.at_trainer or not isinstance(fact, m.Trained))
 
     def _restart(self) -> None:
         """The manager dies and a new one starts from the journal; a commit may have made it to disk just before."""
@@ -377,7 +390,7 @@ class Storm:
             if job.training and self.chance.random() < 0.5:
                 self._commit(name, job)
             job.rollout = job.evaluating = None
-            job.training = job.held = False
+            job.training = job.at_trainer = job.held = False
             job.failures = 0
         self.scheduler = Scheduler(self.ledger.policy)
         mode, self.ledger.mode = self.ledger.mode, "paused"
@@ -402,7 +415,8 @@ class Storm:
 
     def _commit(self, name: str, job: Durable) -> None:
         self.ledger.trained.add((name, job.version))
-        job.version, job.attempt, job.ready, job.training = job.version + 1, 0, None, False
+        job.version, job.attempt, job.ready = job.version + 1, 0, None
+        job.training = job.at_trainer = False
         job.failures = 0
         if job.version == job.first.steps:
             job.admitted = False
@@ -427,7 +441,8 @@ class Storm:
         """Whatever was held is given back."""
         admission, pipeline = self.scheduler.admission, self.scheduler.pipeline
         lines = (admission.queue, pipeline.rollouts, pipeline.ready, [*pipeline.rounds.waiting()], pipeline.last_chances)
-        held = (len(admission.slots), len(admission.kv), admission.kv.reserved_bytes, pipeline.rolling, pipeline.training, *map(len, lines))
+        held = (len(admission.slots), len(admission.kv), admission.kv.reserved_bytes, pipeline.rolling, *map(len, lines))
+        held += (pipeline.training, pipeline.committing)
         if any(held) or pipeline.alone or self.scheduler.jobs or any(admission.fair.running(f"t{n}") for n in range(4)):
             raise Broken(f"something is still held although every job ended: {held}, {pipeline.alone}")
 

@@ -47,6 +47,13 @@ def test_a_queued_job_with_a_ready_batch_trains_once_admitted():
     assert house.step("a") == ["release a succeeded", "admit b", "train b 1/1"]
 
 
+def test_a_ready_batch_is_trained_on_as_soon_as_its_job_takes_a_turn():
+    house = House(max_active=1, slot_hold="step", kv_hold="rollout")
+    house.submit("a", steps=1)
+    house.submit("b", version=1, attempt=1, ready_attempt=1)
+    assert house.step("a") == ["release a succeeded", "admit b", "train b 1/1"]
+
+
 def test_a_paused_job_stays_held():
     house = House()
     assert house.submit("a", version=1, paused=True) == ["hold a"]

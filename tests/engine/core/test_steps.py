@@ -201,3 +201,73 @@ def test_a_sample_of_the_kv_cache_or_a_tick_asks_for_nothing():
 def test_a_fact_of_an_unknown_kind_is_an_error():
     with pytest.raises(KeyError):
         House().scheduler.handle(m.Fact(at=0.0))
+
+
+# The commit, after the trainer has let go of the step
+
+
+def two_ready(**changes) -> House:
+    """``a`` is at the trainer, ``b`` waits for it."""
+    house = House(**changes)
+    house.submit("a")
+    house.submit("b")
+    house.rolled("a")
+    house.rolled("b")
+    return house
+
+
+def test_the_next_batch_is_trained_on_while_the_last_result_is_committed():
+    house = two_ready()
+    assert house.left_trainer("a") == ["train b 0/1"]
+    assert house.trained("a") == ["rollout a 1/1"]
+
+
+def test_before_its_commit_a_version_is_not_sampled_from():
+    house = two_ready()
+    house.left_trainer("a")
+    house.left_trainer("b")
+    assert (house.phase("a"), house.scheduler.jobs["a"].version) == ("training", 0)
+    assert house.left_trainer("a") == house.left_trainer("b") == []
+    assert house.trained("b") == ["rollout b 1/1"]
+
+
+@pytest.mark.parametrize("key", [{"attempt": 2}, {"version": 1}])
+def test_a_trainer_that_lets_go_of_another_attempt_changes_nothing(key):
+    assert two_ready().left_trainer("a", **key) == []
+
+
+def test_a_commit_that_fails_is_trained_again_behind_those_who_wait():
+    house = two_ready()
+    house.left_trainer("a")
+    assert house.train_failed("a") == []
+    assert house.trained("b") == ["train a 0/1", "rollout b 1/1"]
+
+
+def test_a_job_that_is_cancelled_during_its_commit_is_released_behind_it():
+    house = two_ready()
+    house.left_trainer("a")
+    assert house.cancel("a") == []
+    assert house.trained("a") == ["release a cancelled"]
+
+
+def test_under_a_barrier_a_commit_still_counts_as_delivered():
+    house = House(barrier=True)
+    for job in "abc":
+        house.submit(job)
+    house.rolled("a")
+    house.rolled("b")
+    assert house.rolled("c") == ["train a 0/1"]
+    assert house.left_trainer("a") == ["train b 0/1"]
+    assert house.left_trainer("b") == ["train c 0/1"]
+    house.trained("a")
+    house.trained("b")
+    assert house.trained("c") == ["rollout a 1/1", "rollout b 1/1", "rollout c 1/1"]
+
+
+def test_the_pace_of_the_trainer_leaves_the_commit_out():
+    house = two_ready()
+    house.at = 3.0
+    house.left_trainer("a")
+    house.at = 10.0
+    house.trained("a")
+    assert house.scheduler.jobs["a"].train_seconds == 3.0

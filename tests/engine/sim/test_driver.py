@@ -188,10 +188,10 @@ def test_the_same_seed_gives_the_same_report_and_another_seed_another():
     assert first == again != other
 
 
-def test_thirty_two_jobs_of_a_hundred_steps_need_two_decisions_a_step():
+def test_thirty_two_jobs_of_a_hundred_steps_need_three_decisions_a_step():
     simulation = Simulation(regime("marlaas", slots=32), replicas(WORKLOADS["gsm8k"], jobs=32, steps=100), NODE)
     assert simulation.run().steps == 3200
-    assert simulation.decisions == 32 + 2 * 3200
+    assert simulation.decisions == 32 + 3 * 3200
 
 
 def test_a_run_that_gets_stuck_says_which_jobs_are_open():

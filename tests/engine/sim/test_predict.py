@@ -61,8 +61,12 @@ def test_a_job_alone_takes_the_same_in_every_regime():
 def test_two_jobs_share_the_sampler_and_take_turns_at_the_trainer():
     found = walls(spec(), spec())
     assert found["single-disaggregated"] == pytest.approx(18.0)
-    assert found["multi-lora-sync"] == pytest.approx(2 * (2.0 + 2 * 2.5))
-    assert found["marlaas"] == pytest.approx(2.0 + 4 * 2.5)
+    assert found["multi-lora-sync"] == pytest.approx(2 * (2.0 + 2 * 2.0 + 0.5))
+    assert found["marlaas"] == pytest.approx(2.0 + 4 * 2.0 + 2 * 0.5)
+
+
+def test_the_trainer_does_not_wait_for_commits():
+    assert walls(*[spec()] * 4)["marlaas"] == pytest.approx(2.0 + 8 * 2.0 + 0.5)
 
 
 def test_tools_stand_between_the_turns():
