@@ -23,6 +23,7 @@ from engine.core.messages import (
     Command,
     Fact,
     Hold,
+    PrepareTrain,
     Release,
     StartEval,
     StartRollout,
@@ -80,6 +81,7 @@ class Driver:
         self._obey: dict[type[Command], Callable[[Any], None]] = {
             Admit: self._admit,
             StartRollout: lambda command: self.spawn(command.job, "rollout", partial(self.work.rollout, command)),
+            PrepareTrain: lambda command: self.spawn(command.job, "prepare", partial(self.work.prepare_training, command)),
             StartTrain: self._start_train,
             StartEval: self._start_eval,
             Abort: self._abort,

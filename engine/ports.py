@@ -133,6 +133,10 @@ class TrainRequest:
     batch: bytes = field(repr=False)
     deadline_seconds: float
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.job, self.version, self.attempt
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainResult:
@@ -185,6 +189,10 @@ class RolloutPort(Protocol):
 
 
 class TrainPort(Protocol):
+    async def prepare(self, request: TrainRequest) -> None:
+        """Have ``request`` at the trainer before its turn, while another ``step`` may be under way. A hint: the last one counts."""
+        ...
+
     async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
         """Version 0: a new adapter (B = 0), an empty optimizer, the RNG seeded from ``spec.seed``."""
         ...

@@ -13,17 +13,29 @@ from typing import Any
 
 from engine.adapters import SamplerAdapters
 from engine.checkup import look_at, look_for_invalid, look_for_silence
-from engine.core.messages import Fact, RolloutDone, RolloutFailed, StartEval, StartRollout, StartTrain, TrainDone, Trained, TrainFailed
+from engine.core.messages import (
+    Fact,
+    PrepareTrain,
+    RolloutDone,
+    RolloutFailed,
+    StartEval,
+    StartRollout,
+    StartTrain,
+    TrainDone,
+    Trained,
+    TrainFailed,
+)
 from engine.data import Datasets
 from engine.driver import FATAL, Deadlines, Driver
 from engine.evaluator import Evaluator
 from engine.history import JobHistory
 from engine.late_rewards import LOOK_SECONDS, LateRewards
-from engine.ports import PortError, RolloutPort, TrainPort, TrainRequest, TrainResult
+from engine.ports import PortError, RolloutPort, TrainPort, TrainResult
 from engine.step_sampler import StepSampler
 from engine.steps import TrainTimes, rollout_ready_data, step_data, with_commit
 from engine.store import Store
 from engine.stubborn import stubbornly
+from engine.train_requests import TrainRequests
 from engine.warm_start import begun_with
 
 logger = logging.getLogger(__name__)
@@ -53,6 +65,7 @@ class Work:
         self._driver = driver
         self._store = store
         self._train = train
+        self._train_requests = TrainRequests(driver, store=store, train=train, deadlines=deadlines)
         self._deadlines = deadlines
         self._preparing = asyncio.Lock()
         self.adapters = SamplerAdapters(driver, rollout, control_seconds=deadlines.control)
@@ -117,6 +130,9 @@ class Work:
 
     # Training
 
+    async def prepare_training(self, command: PrepareTrain) -> None:
+        await self._train_requests.prepare(self._driver.history.jobs[command.job], command)
+
     async def train(self, command: StartTrain) -> None:
         job = self._driver.history.jobs[command.job]
         numbers = {"version": command.version, "attempt": command.attempt}
@@ -138,7 +154,7 @@ class Work:
 
     async def _train_and_commit(self, job: JobHistory, command: StartTrain) -> tuple[dict[str, Any], TrainTimes]:
         started = self._driver.timeline.seconds()
-        request = await asyncio.to_thread(self._train_request, job, command)
+        request = await self._train_requests.take(job, command)
         # The port keeps the request's deadline itself, and mends what is stuck; the grace is for a port that does not even do that.
         seconds = request.deadline_seconds + self._deadlines.grace
         result = await self._driver.call(self._train.step(request), seconds=seconds, what="training")
@@ -147,17 +163,6 @@ class Work:
         step = await asyncio.to_thread(self._commit, job, command.version + 1, result, times)
         committed = TrainTimes(started=started, trained=times.trained, committed=self._driver.timeline.seconds())
         return step, committed
-
-    def _train_request(self, job: JobHistory, command: StartTrain) -> TrainRequest:
-        return TrainRequest(
-            job=job.job,
-            version=command.version,
-            attempt=command.attempt,
-            spec=job.spec,
-            snapshot=self._store.snapshot(job.job, command.version),
-            batch=self._store.read_rollout(job.job, command.version, command.attempt),
-            deadline_seconds=self._deadlines.train,
-        )
 
     def _commit(self, job: JobHistory, version: int, result: TrainResult, times: TrainTimes) -> dict[str, Any]:
         """Commit the version together with its step's data, from which a crash before the journal's ``step`` event is repaired."""

@@ -217,6 +217,14 @@ class StartRollout(Command):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PrepareTrain(Command):
+    """The next in line for a trainer that is at work: have its batch at hand. A hint: it may be overtaken, or never come to its turn."""
+
+    version: int
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StartTrain(Command):
     version: int
     attempt: int

@@ -103,6 +103,10 @@ class Pipeline:
             return None
         return self.ready.first()
 
+    def next_when_free(self) -> str | None:
+        """Who will be next at the trainer as things stand; None while a trainer is free."""
+        return self.ready.first() if self.training >= self.policy.train_slots else None
+
     def may_train(self) -> bool:
         """Whether the regime allows a training to start now, trainer slots aside."""
         return not (self.policy.collocated and self.rolling) and self._round_is_in()

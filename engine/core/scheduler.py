@@ -38,6 +38,7 @@ class Scheduler:
         self.pace = Pace()  # over all jobs
         self.at = float("-inf")  # the latest fact's time
         self._orders = 0
+        self._prepared: m.PrepareTrain | None = None  # the last that was said
         self._out: list[m.Command] = []
         self._handlers: dict[type[m.Fact], Callable[[Any], None]] = {
             m.Submitted: self._submitted,
@@ -363,6 +364,7 @@ class Scheduler:
             self._start_trainings()  # of batches that a restart has brought back to those who took a turn just now
         else:
             self._start_rollouts()
+        self._prepare_training()
 
     def _admit(self) -> None:
         while (name := self.admission.next()) is not None:
@@ -378,6 +380,15 @@ class Scheduler:
             job.phase, job.since = "training", self.at
             self.pipeline.training_began(job)
             self._out.append(m.StartTrain(job=name, version=job.version, attempt=job.attempt))
+
+    def _prepare_training(self) -> None:
+        if (name := self.pipeline.next_when_free()) is None:
+            return
+        job = self.jobs[name]
+        prepare = m.PrepareTrain(job=name, version=job.version, attempt=job.attempt)
+        if prepare != self._prepared:
+            self._prepared = prepare
+            self._out.append(prepare)
 
     def _start_rollouts(self) -> None:
         while (name := self.pipeline.next_rollout()) is not None:

@@ -34,6 +34,7 @@ class TrainActor:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
         self._worker: Any = None
         self._generation = 0
+        self._prepared: TrainRequest | None = None
         # Importing torch takes seconds: begin before the group is formed.
         self._worker_class = self._in_thread(process.load, factory)
 
@@ -74,6 +75,18 @@ class TrainActor:
     async def step(self, epoch: int, request: TrainRequest) -> TrainResult | None:
         with logs.about(job=request.job):
             return await self._run(epoch, "step", request)
+
+    async def prepare(self, epoch: int, request: TrainRequest) -> None:
+        """Keep ``request`` for ``step_prepared``, in the place of an earlier one."""
+        self._fence.claim(epoch)
+        self._prepared = request
+
+    async def step_prepared(self, epoch: int, key: tuple[str, int, int]) -> TrainResult | None:
+        """``step`` of the request with this ``key``. Raises ``PortError`` when it is not there."""
+        request, self._prepared = self._prepared, None
+        if request is None or request.key != key:
+            raise PortError(f"rank {self._rank} was given no request for {key}")
+        return await self.step(epoch, request)
 
     async def _run(self, epoch: int, method: str, *args: Any) -> Any:
         self._fence.claim(epoch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import ray
@@ -51,6 +52,7 @@ class TrainGroup:
         self._call_deadline = call_deadline_seconds
         self._start_deadline = start_deadline_seconds
         self._turn = asyncio.Lock()
+        self._ahead: tuple[tuple[str, int, int], asyncio.Future[Any]] | None = None  # what the ranks were sent before its turn
         self._formed = asyncio.Event()
         self._broken = asyncio.Event()
         self._follower = asyncio.get_running_loop().create_task(self._follow())
@@ -60,23 +62,51 @@ class TrainGroup:
         await asyncio.gather(self._follower, return_exceptions=True)
 
     async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
-        return await self._call("fresh", job, spec, deadline_seconds=self._call_deadline, what=f"trainer: fresh adapter of {job}")
+        async with self._in_turn():
+            what = f"trainer: fresh adapter of {job}"
+            return await self._in_whole("fresh", job, spec, deadline_seconds=self._call_deadline, what=what)
+
+    async def prepare(self, request: TrainRequest) -> None:
+        """Nothing comes of it while the ranks gather."""
+        if self._formed.is_set():
+            what = f"trainer: preparing {request.job} from version {request.version}"
+            sending = asyncio.ensure_future(
+                self._on_all("prepare", self._payload(request), deadline_seconds=self._call_deadline, what=what)
+            )
+            self._ahead = (request.key, sending)
+            await sending
 
     async def step(self, request: TrainRequest) -> TrainResult:
-        payload = request if len(self._handles) == 1 else ray.put(request)  # one copy for all ranks
         what = f"trainer: step of {request.job} from version {request.version}"
-        return await self._call("step", payload, deadline_seconds=request.deadline_seconds + GRACE_SECONDS, what=what)
+        async with self._in_turn():
+            prepared = await self._is_there(request.key)
+            order = ("step_prepared", request.key) if prepared else ("step", self._payload(request))
+            return await self._in_whole(*order, deadline_seconds=request.deadline_seconds + GRACE_SECONDS, what=what)
 
-    async def _call(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
+    def _payload(self, request: TrainRequest) -> Any:
+        return request if len(self._handles) == 1 else ray.put(request)  # one copy for all ranks
+
+    async def _is_there(self, key: tuple[str, int, int]) -> bool:
+        """Whether every rank holds that request: one that did not would leave the others in a collective."""
+        if self._ahead is None or self._ahead[0] != key:
+            return False
+        sending, self._ahead = self._ahead[1], None
+        await asyncio.wait([sending])
+        return not sending.cancelled() and sending.exception() is None
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """The group is whole, and nobody else has it."""
         self.outstanding += 1
         try:
             async with self._turn:
-                return await self._call_in_turn(method, *args, deadline_seconds=deadline_seconds, what=what)
+                await self._wait_formed()
+                yield
         finally:
             self.outstanding -= 1
 
-    async def _call_in_turn(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
-        await self._wait_formed()
+    async def _in_whole(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
+        """The first rank's answer. A group that lost one gathers anew."""
         try:
             first, *_ = await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what)
             return first
@@ -126,6 +156,7 @@ class TrainGroup:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, SLOWEST_RESTART_SECONDS)
             self._formed.clear()
+            self._ahead = None
             await self._replace(self._handles)
 
     async def _form(self) -> None:

@@ -22,6 +22,11 @@ class TrainPool:
     async def close(self) -> None:
         await asyncio.gather(*(group.close() for group in self._groups))
 
+    async def prepare(self, request: TrainRequest) -> None:
+        """Only where there is no choice: which of several will take it is not known before its turn."""
+        if len(self._groups) == 1:
+            await self._groups[0].prepare(request)
+
     async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
         return await self._idlest().fresh(job, spec)
 

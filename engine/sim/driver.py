@@ -54,9 +54,11 @@ class Simulation:
         self.decisions = 0
         self._rollouts: dict[str, Rollout] = {}
         self._trained_tokens: dict[str, float] = {}
+        self._prepared: tuple[str, float] | None = None  # whose training, and since when
         self._idle_at = {job.job: job.submitted_at for job in jobs}
         self._do: dict[type[m.Command], Callable[[Any], None]] = {
             m.StartRollout: self._start_rollout,
+            m.PrepareTrain: self._prepare_train,
             m.StartTrain: self._start_train,
             m.StartEval: self._start_eval,
             m.Release: self._release,
@@ -154,10 +156,18 @@ class Simulation:
 
     # Training
 
+    def _prepare_train(self, command: m.PrepareTrain) -> None:
+        self._prepared = command.job, self.clock.now
+
     def _start_train(self, command: m.StartTrain) -> None:
         self.history[command.job].steps[-1].train_at = self.clock.now
         seconds = self.speeds.train_seconds(self._trained_tokens[command.job])
-        self._after(self.costs.train_start_seconds, lambda: self.trainer.train(seconds, partial(self._trained, command)))
+        self._after(self._start_seconds(command.job), lambda: self.trainer.train(seconds, partial(self._trained, command)))
+
+    def _start_seconds(self, job: str) -> float:
+        """What is left to do before its training; some of it was done while it waited."""
+        since = self._prepared[1] if self._prepared is not None and self._prepared[0] == job else self.clock.now
+        return max(0.0, self.costs.train_start_seconds - (self.clock.now - since))
 
     def _trained(self, command: m.StartTrain) -> None:
         self.tell(m.Trained(at=self.clock.now, job=command.job, version=command.version, attempt=command.attempt))

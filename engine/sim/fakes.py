@@ -175,6 +175,11 @@ class FakeTrainPort:
         self.running: list[str] = []
         self.most_at_once = 0
 
+    async def prepare(self, request: TrainRequest) -> None:
+        self.script.record("prepare", request.job, request.version, request.attempt)
+        await asyncio.sleep(0)
+        self.script.raise_if_scripted("prepare", request.job, request.version)
+
     async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
         self.script.record("fresh", job, 0)
         await asyncio.sleep(0)

@@ -16,7 +16,8 @@ a file of another schema, or with a field missing or misspelt, is refused by nam
     tokens of all completions).
 ``grade_seconds``: a completion's last token to its reward; overlaps with sampling.
 ``batch_ready_seconds``: last reward to ``RolloutDone`` (the batch packed, durable, journaled). ``train_start_seconds``: ``StartTrain`` to
-    the trainer's first work (which holds the training slot), ``commit_seconds``: the trainer's answer to ``TrainDone``.
+    the trainer's first work (which holds the training slot, and begins before it where another's
+    training is waited for), ``commit_seconds``: the trainer's answer to ``TrainDone``.
     ``rollout_start_seconds``: ``StartRollout`` to the adapter's load. ``job_start_seconds``: submission accepted to admission (version 0 is
     written). ``job_end_seconds``: last commit to the job's end.
 ``…_slowdown``: the two devices of one machine share memory, caches, perhaps a core: ``sampling_slowdown`` is how much longer sampling

@@ -109,6 +109,9 @@ class LocalTrainer:
         self._worker, self._reached = worker, reached
         worker.model.scorer.register_forward_hook(lambda *_: reached("train:scored"))
 
+    async def prepare(self, request: TrainRequest) -> None:
+        self._reached("train:prepared")
+
     async def fresh(self, job: str, spec: JobSpec) -> Snapshot:
         return self._worker.fresh(job, spec)
 

@@ -65,6 +65,30 @@ async def test_while_one_version_is_committed_the_trainer_takes_the_next_batch(w
     assert world.train.most_at_once == 1
 
 
+async def test_the_next_batch_is_handed_to_the_trainer_while_the_last_is_at_work(world):
+    gate = world.script.gate("step", "job_a", 0)
+    await world.submit("job_a", tenant="ten_a", steps=1)
+    await world.called("step", "job_a")
+    await world.submit("job_b", tenant="ten_b", steps=1)
+    await world.called("prepare", "job_b")
+    gate.set()
+    assert (await world.ended("job_a", "job_b"))["job_b"]["state"] == "succeeded"
+    order = [(call.call, call.job) for call in world.script.calls if call.call in ("prepare", "step")]
+    assert order == [("step", "job_a"), ("prepare", "job_b"), ("step", "job_b")]
+
+
+async def test_a_batch_that_could_not_be_prepared_is_trained_on_in_its_turn(world, caplog):
+    gate = world.script.gate("step", "job_a", 0)
+    world.script.fail("prepare", "job_b", error=PortError("the ranks gather"))
+    await world.submit("job_a", tenant="ten_a", steps=1)
+    await world.called("step", "job_a")
+    await world.submit("job_b", tenant="ten_b", steps=1)
+    await world.called("prepare", "job_b")
+    gate.set()
+    assert (await world.ended("job_b"))["job_b"]["state"] == "succeeded"
+    assert "the ranks gather" in caplog.text
+
+
 async def test_a_step_says_everything_about_itself(world):
     await world.submit("job_a", steps=1)
     await world.ended("job_a")

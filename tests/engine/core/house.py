@@ -34,7 +34,12 @@ class House:
     def tell(self, fact: type[m.Fact], **fields: Any) -> list[str]:
         commands = self.scheduler.handle(fact(at=self.at, **fields))
         self.commands += commands
-        return [say(command) for command in commands]
+        return [say(command) for command in commands if not isinstance(command, m.PrepareTrain)]
+
+    def prepared(self) -> list[str]:
+        """What the trainer was told beforehand, so far."""
+        said = [command for command in self.commands if isinstance(command, m.PrepareTrain)]
+        return [f"{command.job} {command.version}/{command.attempt}" for command in said]
 
     def submit(self, job: str, **fields: Any) -> list[str]:
         return self.tell(m.Submitted, **{"job": job, "tenant": f"tenant of {job}", "steps": 3, "kv_bytes": 10, **fields})

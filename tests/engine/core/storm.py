@@ -95,6 +95,11 @@ class Ledger:
         uncommitted = any(j.training for j in self.jobs.values())
         self.need(not (self.policy.barrier and self.calm and uncommitted), "no round before the last one is committed", command)
 
+    def _preparetrain(self, job: Durable, command: m.PrepareTrain) -> None:
+        self.need(job.ready is not None and not job.training, "only a batch that waits is prepared", command)
+        self.need((command.version, command.attempt) == (job.version, job.ready), "it is the batch that is ready", command)
+        self.need(self._trainings() >= self.policy.train_slots, "nothing is prepared while a trainer is free", command)
+
     def _starttrain(self, job: Durable, command: m.StartTrain) -> None:
         self.need(job.admitted and not job.held, "only admitted jobs train", command)
         self.need(command.version == job.version, "never a stale version", command)

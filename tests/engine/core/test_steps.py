@@ -271,3 +271,28 @@ def test_the_pace_of_the_trainer_leaves_the_commit_out():
     house.at = 10.0
     house.trained("a")
     assert house.scheduler.jobs["a"].train_seconds == 3.0
+
+
+# The batch that is next in line, handed to the trainer beforehand
+
+
+def test_the_next_in_line_is_prepared_once_while_the_trainer_is_at_work():
+    house = two_ready()
+    assert house.prepared() == ["b 0/1"]
+    house.submit("c")
+    house.rolled("c")
+    assert house.prepared() == ["b 0/1"]
+    house.left_trainer("a")
+    assert house.prepared() == ["b 0/1", "c 0/1"]
+
+
+def test_who_overtakes_is_prepared_instead():
+    house = two_ready(train_order="priority")
+    house.submit("c", priority=1)
+    house.rolled("c")
+    assert house.prepared() == ["b 0/1", "c 0/1"]
+
+
+def test_nothing_is_prepared_while_a_trainer_is_free():
+    house = two_ready(train_slots=2)
+    assert house.prepared() == []

@@ -80,8 +80,8 @@ def rollout(job: str) -> RolloutRequest:
     return RolloutRequest(adapter=adapter, attempt=1, spec=None, rows=[], seed=0, adapter_files={"a": b"weights"}, deadline_seconds=30)
 
 
-def step(job: str) -> TrainRequest:
-    return TrainRequest(job=job, version=0, attempt=1, spec=None, snapshot={"a": b"weights"}, batch=b"batch", deadline_seconds=30)
+def step(job: str, weights: bytes = b"weights") -> TrainRequest:
+    return TrainRequest(job=job, version=0, attempt=1, spec=None, snapshot={"a": weights}, batch=b"batch", deadline_seconds=30)
 
 
 async def test_the_adapter_s_bytes_reach_the_sampler_and_the_batch_comes_back(ports):
@@ -146,6 +146,26 @@ async def test_only_the_first_rank_s_answer_counts(ports):
     result = await ports.group.step(step("a"))
 
     assert result.snapshot == {"a": b"weights"}
+
+
+async def test_a_request_that_all_ranks_were_given_before_its_turn_is_not_sent_again(ports):
+    await ports.group.prepare(step("a", b"sent before"))
+    assert (await ports.group.step(step("a", b"sent again"))).snapshot == {"a": b"sent before"}
+    assert (await ports.group.step(step("a", b"sent again"))).snapshot == {"a": b"sent again"}
+
+
+async def test_a_request_that_is_overtaken_is_sent_in_its_turn(ports):
+    await ports.group.prepare(step("a", b"sent before"))
+    await ports.group.prepare(step("b", b"sent before"))
+    assert (await ports.group.step(step("a", b"sent again"))).snapshot == {"a": b"sent again"}
+    assert (await ports.group.step(step("b", b"sent again"))).snapshot == {"a": b"sent before"}
+
+
+async def test_what_was_prepared_at_a_group_that_died_is_sent_again(ports):
+    await ports.group.prepare(step("a", b"sent before"))
+    with pytest.raises(PortError):
+        await ports.group.step(step("die"))
+    assert (await ports.group.step(step("a", b"sent again"))).snapshot == {"a": b"sent again"}
 
 
 async def test_a_rank_s_death_fails_the_step_and_the_group_forms_anew(ports):

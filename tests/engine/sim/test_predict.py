@@ -69,6 +69,12 @@ def test_the_trainer_does_not_wait_for_commits():
     assert walls(*[spec()] * 4)["marlaas"] == pytest.approx(2.0 + 8 * 2.0 + 0.5)
 
 
+def test_the_trainer_waits_for_the_start_of_a_step_only_where_nothing_was_at_hand():
+    slow = MACHINE.model_copy(update={"train_start_seconds": 1.0})
+    assert walls(*[spec()] * 4, machine=slow)["marlaas"] == pytest.approx(2.0 + 1.0 + 8 * 2.0 + 0.5)
+    assert walls(spec(), machine=slow)["marlaas"] == pytest.approx(2 * (2.0 + 1.0 + 2.0 + 0.5))
+
+
 def test_tools_stand_between_the_turns():
     assert walls(spec(steps=1, environment=tools(tool_turns=2)))["marlaas"] == pytest.approx(3 * 2.0 + 2 * 3.0 + 2.5)
 
