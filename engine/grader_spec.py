@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 from engine.rewards import addresses, schemas, templates
 from engine.rewards.formula import FUNCTIONS, Formula, FormulaError
 from engine.sealed import is_sealed
-from engine.strict import SpecError, Strict, dotted
+from engine.strict import NUMBER, SpecError, Strict, dotted
 
 MAX_SOURCE_BYTES = 256_000
 MAX_GRADER_BYTES = 600_000
@@ -43,7 +43,7 @@ def _well_formed(template: str) -> str:
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 Template = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_well_formed)]
 LongTemplate = Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(_well_formed)]
-Bound = Annotated[float, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
+Bound = Annotated[float, Field(ge=-MAX_REWARD, le=MAX_REWARD), NUMBER]
 
 
 def _rising(value: tuple[float, float]) -> tuple[float, float]:

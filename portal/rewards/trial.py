@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from engine.grader_spec import parts_of
+from engine.grader_spec import NUMBER, Strict, parts_of
 from portal.errors import Invalid
 
 MAX_CASES = 500
@@ -21,24 +21,20 @@ _TOPICS_OF = {"numeric": ("number",), "math": ("number", "expression")}
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Sample(_Part):
+class Sample(Strict):
     output_text: Text
-    item: dict[str, Any] = {}
-    tool_calls: Annotated[list[dict[str, Any]], Field(max_length=200)] = []
+    item: dict[str, Any] = Field(default_factory=dict)
+    tool_calls: Annotated[list[dict[str, Any]], Field(max_length=200, default_factory=list)]
 
 
-class OnText(_Part):
+class OnText(Strict):
     """Completions typed by hand, each with the row that it answers."""
 
     type: Literal["text"]
     samples: Annotated[list[Sample], Field(min_length=1, max_length=MAX_SAMPLES)]
 
 
-class OnRows(_Part):
+class OnRows(Strict):
     """Rows of a dataset version. The completion is ``output_text`` for each, or what stands in each row's ``column``."""
 
     type: Literal["rows"]
@@ -47,7 +43,7 @@ class OnRows(_Part):
     pick: Literal["first", "random", "numbers"] = "first"
     count: Annotated[int, Field(ge=1, le=MAX_CASES)] = 20
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    numbers: Annotated[list[Annotated[int, Field(ge=0, lt=2**53)]], Field(max_length=MAX_CASES)] = []
+    numbers: Annotated[list[Annotated[int, Field(ge=0, lt=2**53), NUMBER]], Field(max_length=MAX_CASES, default_factory=list)]
     output_text: Text | None = None
     column: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
@@ -60,7 +56,7 @@ class OnRows(_Part):
         return self
 
 
-class OnCorpus(_Part):
+class OnCorpus(Strict):
     """The adversarial corpus; without ``topics``, what this kind of reward is made for."""
 
     type: Literal["corpus"]
@@ -70,7 +66,7 @@ class OnCorpus(_Part):
 On = OnText | OnRows | OnCorpus
 
 
-class Trial(_Part):
+class Trial(Strict):
     """``repeats``: how often each case is graded; what differs between them is shown.
 
     ``base_model``: whose engine grades, which a judge named ``base`` is about; without it the first engine.
