@@ -1,11 +1,14 @@
-"""JSON bodies, with the bounds that a stranger's body needs: size, depth, no NaN, no lone surrogates, no NUL (PostgreSQL stores none)."""
+"""JSON bodies, with the bounds that a stranger's body needs: size, depth, no NaN, no lone surrogates, no NUL (PostgreSQL stores none), and
+no key twice in one object, of which one would be passed over in silence.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any, BinaryIO
 
 import msgspec
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.parsers import BaseParser
 
 from portal.escapes import ADVICE, lone_surrogate
@@ -37,7 +40,24 @@ class JSONParser(BaseParser):
             raise ParseError("The body is nested too deeply.") from None
         if b"\\u0000" in body and _has_nul(value):
             raise ParseError("The body contains a NUL character (\\u0000).")
+        _check_keys(body)
         return value
+
+
+def _check_keys(body: bytes) -> None:
+    """``body`` is JSON. The quick decoder keeps the last of two, so the other one looks."""
+    try:
+        json.loads(body.decode(), object_pairs_hook=_once_each)
+    except RecursionError:
+        raise ParseError("The body is nested too deeply.") from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValidationError({key[:100]: ["stands twice in one object of the body; keep one of them"]})
+        seen.add(key)
 
 
 def _has_nul(value: Any) -> bool:

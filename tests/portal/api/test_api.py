@@ -111,6 +111,8 @@ BODIES = [
     (b'{"name": NaN}', 400, "JSON"),
     (b'{"name": "\\ud800"}', 400, "JSON"),
     (b'{"name": "a\\u0000b"}', 400, "NUL"),
+    (b'{"name": "a", "seed": 1, "name": "b"}', 400, "name: stands twice"),
+    (b'{"spec": [{"train": {"steps": 1, "\\u0073teps": 2}}]}', 400, "steps: stands twice"),
     (b"[" * 100_000 + b"]" * 100_000, 400, "deep"),
     (b'"' + b"x" * (1 << 20) + b'"', 413, "1,048,576"),
 ]
@@ -165,6 +167,25 @@ def test_cancel_is_accepted_and_changes_nothing_yet(world: World) -> None:
 
 def test_resuming_a_job_that_is_not_paused_is_a_conflict(world: World) -> None:
     error(post(world.api(world.bob), f"/jobs/{world.job().public_id}/resume/"), 409)
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["on its way", "accepted by the engine"])
+@pytest.mark.parametrize("wish", ["pause", "resume"])
+def test_a_job_that_is_being_stopped_can_be_neither_paused_nor_resumed(world: World, wish: str, answered: bool) -> None:
+    job, api = world.job(), world.api(world.bob)
+    Job.objects.filter(pk=job.pk).update(state="paused" if wish == "resume" else "running")
+    post(api, f"/jobs/{job.public_id}/cancel/")
+    job.commands.update(answered_at=NOW if answered else None)
+    assert f"asked to stop, so it cannot be {wish}d" in error(post(api, f"/jobs/{job.public_id}/{wish}/"), 409)["message"]
+    assert post(api, f"/jobs/{job.public_id}/cancel/").status_code == 202
+    assert {command.kind for command in job.commands.all()} == {"cancel"}
+
+
+def test_a_stop_that_the_engine_refused_stands_in_no_way(world: World) -> None:
+    job, api = world.job(), world.api(world.bob)
+    post(api, f"/jobs/{job.public_id}/cancel/")
+    job.commands.update(answered_at=NOW, last_error="no such job")
+    assert post(api, f"/jobs/{job.public_id}/pause/").status_code == 202
 
 
 def test_events_come_after_a_number_and_page(world: World) -> None:
