@@ -26,7 +26,7 @@ def resume_paid(tenant: Tenant, now: datetime) -> int:
 def _resume(tenant: Tenant, job_pk: int, now: datetime) -> bool:
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=job_pk)
-        if not job.is_open or not Hold.objects.filter(job=job, stop_code__in=("credit", "payment")).exists():
+        if not job.is_open or job.is_stopping or not Hold.objects.filter(job=job, stop_code__in=("credit", "payment")).exists():
             return False
         try:
             gate.resume(job, now)

@@ -128,6 +128,7 @@ def policy(order: Order) -> dict[str, Any]:
 
 
 def priority(order: Order) -> dict[str, Any]:
+    _check_open(order.target)
     engines.of(order.target).reprioritise(order.target.public_id, order.given["priority"])
     return {"priority": order.given["priority"]}
 
@@ -155,6 +156,22 @@ def restore(order: Order) -> dict[str, Any]:
     return {}
 
 
+def barred(deed: Deed, target: Any) -> str:
+    """Why this deed cannot be done to it now, in a sentence; empty where it can be tried."""
+    if deed.on != "job":
+        return ""
+    if not target.is_open:
+        return f"This job has ended ({target.state}): nothing about it can be changed any more."
+    if deed.slug in ("job-pause", "job-resume") and target.is_stopping:
+        return "This job has been asked to stop, so it cannot be paused or resumed any more."
+    return ""
+
+
+def _check_open(job: Job) -> None:
+    if not job.is_open:
+        raise Conflict([("job", f"has ended already ({job.state})")])
+
+
 def _wish(job: Job, kind: JobCommand.Kind, order: Order) -> None:
     reason = f"by the operator: {order.reason}"
     JobCommand.objects.create(tenant_id=job.tenant_id, job=job, kind=kind, reason=reason, requested_by=order.by, requested_at=order.now)
@@ -168,8 +185,9 @@ def command(kind: JobCommand.Kind) -> Callable[[Order], dict[str, Any]]:
     def wish(order: Order) -> dict[str, Any]:
         with transaction.atomic():
             job = Job.objects.select_for_update().get(pk=order.target.pk)
-            if not job.is_open:
-                raise Conflict([("job", f"has ended already ({job.state})")])
+            _check_open(job)
+            if kind != JobCommand.Kind.CANCEL and job.is_stopping:
+                raise Conflict([("job", f"has been asked to stop, so it cannot be {kind}d any more")])
             if kind == JobCommand.Kind.RESUME:
                 if job.state != State.PAUSED:
                     raise Conflict([("job", f"is {job.state}; only a paused job can be resumed")])

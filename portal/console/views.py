@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from portal.console import acts, engines, overview, tenants, viewing, whatif
 from portal.console.access import operator_page
-from portal.console.deeds import DEEDS, ENGINE, Deed, DeedForm
+from portal.console.deeds import DEEDS, ENGINE, Deed, DeedForm, barred
 from portal.console.engines import Engine
 from portal.query import paged, text
 from tenants import audit as audit_log
@@ -69,6 +69,7 @@ def act(request: HttpRequest) -> HttpResponse:
         "form": form,
         "back": _page_of(deed, target),
         "policy": _policy(deed, target),
+        "barred": barred(deed, target),
         "several": len(engines.all_of_them()) > 1,
     }
     return render(request, "console/act.html", context, status=422 if form.errors else 200)

@@ -97,6 +97,8 @@ def _command(tenant: Tenant, user: User, job: Job, kind: JobCommand.Kind, now: d
             raise Conflict(
                 [("state", f"the job has already {job.state}" if job.state != State.CANCELLED else "the job is already cancelled")]
             )
+        if kind != JobCommand.Kind.CANCEL and job.is_stopping:
+            raise Conflict([("state", f"the job has been asked to stop, so it cannot be {kind}d any more")])
         if kind == JobCommand.Kind.RESUME and job.state != State.PAUSED and not (pending and pending.kind == JobCommand.Kind.PAUSE):
             raise Conflict([("state", f"only a paused job can be resumed; this one is {job.state}")])
         if kind == JobCommand.Kind.RESUME:

@@ -64,6 +64,12 @@ class Job(models.Model):
         return self.state in OPEN_STATES
 
     @property
+    def is_stopping(self) -> bool:
+        """Open, and somebody has asked for its end; what asks for anything else comes too late. A refused wish asks for nothing."""
+        wishes = self.commands.filter(kind=JobCommand.Kind.CANCEL)
+        return self.is_open and wishes.filter(models.Q(answered_at=None) | models.Q(last_error="")).exists()
+
+    @property
     def steps(self) -> int:
         return self.spec["train"]["steps"]
 

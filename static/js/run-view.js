@@ -36,9 +36,11 @@ function showPhase(state) {
 /** Requested (by this page), acknowledged (by the engine's event), and then over: the three are told apart. */
 function showRequest({ request, ended, state, version }) {
   const box = $("#run-request");
-  if (request || ended || (state === "paused" && box.dataset.asked === "pause")) delete box.dataset.asked;
+  const { asked } = box.dataset;
+  if (ended || request?.kind === "stop" || (asked === "pause" && (request || state === "paused"))) delete box.dataset.asked;
   box.hidden = !request && !box.dataset.asked;
-  if (request) write("#run-request-text", `${requestText(request.kind)} Acknowledged ${clock(request.at)}, at step ${count(version)}.`);
+  if (box.dataset.asked) write("#run-request-text", `${asked === "pause" ? "Pause" : "Stop"} requested. The engine has not acknowledged it yet.`);
+  else if (request) write("#run-request-text", `${requestText(request.kind)} Acknowledged ${clock(request.at)}, at step ${count(version)}.`);
 }
 
 const requestText = (kind) => (kind === "pause" ? "Pause requested. The running step commits first, then the job holds." : "Stop requested. Generation is aborted; a training step that has started still commits.");
@@ -107,7 +109,7 @@ function showEnd(ended) {
 /** Buttons follow the state that the events tell, never the click. */
 function showActions(state) {
   const open = OPEN.includes(state.state);
-  const stopping = state.request?.kind === "stop";
+  const stopping = state.request?.kind === "stop" || $("#run-request").dataset.asked === "cancel";
   const show = { cancel: open, pause: state.state === "running" || state.state === "queued", resume: state.state === "paused" };
   for (const [action, visible] of Object.entries(show)) {
     const form = $(`form[data-action="${action}"]`);

@@ -133,6 +133,31 @@ def test_a_job_that_has_ended_is_not_stopped(client: Client, world: World) -> No
     assert "has ended already" in answer.content.decode()
 
 
+@pytest.mark.parametrize("slug", ["job-priority", "job-pause", "job-resume", "job-stop"])
+def test_a_job_that_has_ended_is_offered_no_deed(client: Client, engine: FakeEngine, world: World, slug: str) -> None:
+    job = world.job()
+    delivery.deliver(job.pk, NOW)  # the engine has it, and has not heard of its end
+    page = f"/console/act/?deed={slug}&about={job.public_id}"
+    assert 'name="reason"' in client.get(page).content.decode()
+    type(job).objects.filter(pk=job.pk).update(state="succeeded")
+    shown = client.get(page).content.decode()
+    assert 'name="reason"' not in shown and "This job has ended (succeeded)" in shown
+    assert deed(client, slug, job.public_id, priority=7).status_code == 422
+    assert engine.priorities == {} and not JobCommand.objects.exists()
+
+
+@pytest.mark.parametrize(("slug", "state"), [("job-pause", "running"), ("job-resume", "paused")])
+def test_a_job_that_is_being_stopped_is_neither_paused_nor_resumed_by_an_operator(
+    client: Client, world: World, slug: str, state: str
+) -> None:
+    job = world.job()
+    type(job).objects.filter(pk=job.pk).update(state=state)
+    assert deed(client, "job-stop", job.public_id).status_code == 302
+    assert "asked to stop" in client.get(f"/console/act/?deed={slug}&about={job.public_id}").content.decode()
+    assert deed(client, slug, job.public_id).status_code == 422
+    assert JobCommand.objects.get().kind == "cancel"
+
+
 def test_credit_is_given_once_however_often_the_form_is_sent(client: Client, world: World) -> None:
     before = client.get(f"/console/tenants/{world.sums.public_id}/")
     for _ in range(2):
