@@ -191,6 +191,11 @@ class AsyncGateway:
             _raise_for(response)
             return _json(response)
 
+    async def health(self) -> dict[str, Any]:
+        """As ``Gateway.health``."""
+        with _engine_errors():
+            return _json(await self._client.get("/healthz", timeout=CONNECT_SECONDS))
+
     async def close(self) -> None:
         await self._client.aclose()
 

@@ -92,9 +92,11 @@ class ManagerActor:
         await asyncio.Event().wait()
 
     async def health(self) -> dict[str, Any]:
+        """``stopped``: {kind of part: since when} of which none serves, as ``sampler``: the others go on meanwhile."""
         health, walls = self._readiness.health(), {"sandbox": self._sandbox["tier"]}
         if not health.ok:
-            return {"ok": False, "stage": health.failure or health.stage, **walls}
+            stopped = {kind: since.isoformat() for kind, since in self._readiness.stopped().items()}
+            return {"ok": False, "stage": health.failure or health.stage, "stopped": stopped, **walls}
         return {**await (await asyncio.shield(self._starting)).health(), **walls}
 
     async def next_health(self, revision: int, wait_seconds: float) -> Health:

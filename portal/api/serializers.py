@@ -15,7 +15,7 @@ from engine.grader_spec import shown
 from engine.spec import DoctorSpec, EvalSpec, LoraSpec, RolloutSpec, TrainSpec, WarmStart
 from portal.billing import costs
 from portal.datasets.models import Dataset
-from portal.jobs import reach
+from portal.jobs import reach, standstill
 from portal.jobs.models import Job
 from portal.rewards.models import Reward
 
@@ -87,17 +87,23 @@ class RewardIn(Closed):
     grader = serializers.JSONField(help_text='For example {"type": "numeric", "reference": "{{item.answer}}"}.')
 
 
+class RestartingFields(serializers.Serializer):
+    part = serializers.ChoiceField(choices=reach.PARTS)
+    since = serializers.DateTimeField()
+
+
 class JobsOut(serializers.ListSerializer):
-    """A page of jobs: whether their engines can be reached is looked at once for all."""
+    """A page of jobs: whether their engines can be reached, and serve, is looked at once for all."""
 
     def to_representation(self, data: Any) -> Any:
         jobs = list(data)
-        self.child.away = reach.away(jobs)
+        self.child.away, self.child.halts = reach.away(jobs), standstill.of_jobs(jobs)
         return super().to_representation(jobs)
 
 
 class JobOut(serializers.ModelSerializer):
     away: dict[int, datetime] | None = None
+    halts: dict[int, standstill.Standstill] | None = None
 
     id = serializers.CharField(source="public_id")
     dataset = serializers.CharField(source="dataset.public_id")
@@ -106,6 +112,7 @@ class JobOut(serializers.ModelSerializer):
     steps = serializers.IntegerField()
     cost_micros = serializers.SerializerMethodField()
     engine_away_since = serializers.SerializerMethodField()
+    engine_restarting = serializers.SerializerMethodField()
 
     class Meta:
         model = Job
@@ -113,7 +120,7 @@ class JobOut(serializers.ModelSerializer):
         fields = (
             *("id", "name", "state", "state_reason", "attribution", "version", "steps", "last_seq"),
             *("dataset", "reward", "base_model", "spec", "cost_micros", "submitted_at", "ended_at", "archived_at"),
-            "engine_away_since",
+            *("engine_away_since", "engine_restarting"),
         )
 
     @extend_schema_field(serializers.JSONField())
@@ -128,6 +135,15 @@ class JobOut(serializers.ModelSerializer):
     def get_engine_away_since(self, job: Job) -> datetime | None:
         """Since when the job's engine cannot be reached; null when it can. The job goes on by itself when the engine is back."""
         return reach.since(job) if self.away is None else self.away.get(job.pk)
+
+    @extend_schema_field(RestartingFields(allow_null=True))
+    def get_engine_restarting(self, job: Job) -> dict[str, Any] | None:
+        """The part of the engine that the job needs next, while none of that kind serves, and since when; null when it waits for none.
+
+        The job goes on by itself when the part is back.
+        """
+        halt = standstill.of_job(job) if self.halts is None else self.halts.get(job.pk)
+        return RestartingFields(halt).data if halt else None
 
 
 class EventOut(serializers.Serializer):

@@ -1,7 +1,8 @@
 """The live socket of one job. A wake-up says only "there is more"; what is sent is read from the rows, so nothing is lost or doubled.
 
-Server to client: ``{"type": "events", "events": […], "last": seq}`` and ``{"type": "ping", "last": seq, "engine_away_since": time}``, null
-as long as the job's engine can be reached. ``?after=N`` resumes.
+Server to client: ``{"type": "events", "events": […], "last": seq}`` and ``{"type": "ping", "last": seq, "engine_away_since": time,
+"engine_restarting": {"part", "since"}}``: null as long as the job's engine can be reached, and as the part that the job needs next serves.
+``?after=N`` resumes.
 Closes with 4401 (not logged in), 4404 (no such job, or not yours: both alike), 4400 (bad ``after``).
 """
 
@@ -21,7 +22,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from portal import numbers
-from portal.jobs import reach
+from portal.jobs import reach, standstill
 from portal.jobs.feed import Feed
 from portal.jobs.live import events_after
 from portal.jobs.models import Job
@@ -99,8 +100,10 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         loop = asyncio.get_running_loop()
         checked = loop.time()
         try:
+            await self._reach()
             while True:
-                await self._send_rows()
+                if await self._send_rows() and self.part_out:
+                    await self._ping()  # with another phase the job may need the other part
                 if await self._idle() or self.reach_changed:
                     await self._ping()
                 if self.looked or loop.time() - checked >= self.check_seconds:
@@ -111,15 +114,27 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
             log.exception("socket_failed", job=self.job.public_id)
             await self.close(1011)
 
-    async def _send_rows(self) -> None:
+    async def _send_rows(self) -> bool:
+        """Whether there were any."""
+        before = self.last
         while found := await _feed().after(self.job.pk, self.last):
             message, self.last = found
             await self.send(text_data=message)
+        return self.last != before
 
     async def _ping(self) -> None:
         self.reach_changed = False
-        away = await database_sync_to_async(reach.since)(self.job)
-        await self.send_json({"type": "ping", "last": self.last, "engine_away_since": away and away.isoformat()})
+        await self.send_json({"type": "ping", "last": self.last, **await self._reach()})
+
+    @database_sync_to_async
+    def _reach(self) -> dict[str, Any]:
+        """What a ping says of the engine; keeps whether a part of it is out, for then each new phase may change that."""
+        away = reach.since(self.job)
+        self.part_out = bool(reach.parts_out([self.job]))
+        if self.part_out:
+            self.job.refresh_from_db(fields=["state", "last_seq"])
+        halt = standstill.of_job(self.job) if self.part_out else None
+        return {"engine_away_since": away and away.isoformat(), "engine_restarting": halt and halt.as_json()}
 
     async def _idle(self) -> bool:
         """Wait for a wake-up; True when none came for ``ping_seconds``."""

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from django.db.models import Q
-
-from portal.jobs import reach
-from portal.jobs.models import Job, JobEvent, State
+from portal.jobs import phases, reach, standstill
+from portal.jobs.models import Job, State
+from portal.jobs.standstill import Standstill
 
 SPARK_POINTS = 40
-# Only the newest events of each job are read: a step makes about four, so these hold the last rewards and the phase.
-EVENTS_READ = 300
-_REWARD = "data__rollout__reward_mean"
-# What the page calls the time after an event of this kind.
-_QUEUE = ("data__position", "data__next_seconds")
-_PHASES = {
-    "accepted": "accepted",
-    "waiting": "waiting",
-    "admitted": "starting",
-    "rollout_started": "rollout",
-    "rollout_ready": "ready to train",
-    "rollout_lost": "redoing the rollout",
-    "train_started": "training",
-    "train_lost": "redoing the training",
-    "step": "between steps",
-    "resumed": "waiting",
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +24,7 @@ class Row:
     begins_at: datetime | None = None
     heard_at: datetime | None = None
     engine_away_since: datetime | None = None
+    standstill: Standstill | None = None
 
     @property
     def reward(self) -> float | None:
@@ -55,8 +35,9 @@ class Row:
 
 def rows(jobs: Iterable[Job]) -> list[Row]:
     jobs = list(jobs)
-    newest, away = _newest({job.pk: job.last_seq for job in jobs}), reach.away(jobs)
-    return [_row(job, newest[job.pk], away.get(job.pk)) for job in jobs]
+    newest = phases.newest({job.pk: job.last_seq for job in jobs})
+    away, out = reach.away(jobs), reach.parts_out(jobs)
+    return [_row(job, newest[job.pk], away.get(job.pk), out.get(job.pk)) for job in jobs]
 
 
 def away_since(shown: Iterable[Row]) -> datetime | None:
@@ -64,21 +45,36 @@ def away_since(shown: Iterable[Row]) -> datetime | None:
     return min((row.engine_away_since for row in shown if row.engine_away_since), default=None)
 
 
-def _row(job: Job, events: list[dict[str, Any]], away: datetime | None) -> Row:
-    """``events``: the job's newest, oldest first. What they foretell is not told of a job whose engine is ``away``."""
-    steps = [event for event in events if isinstance(event[_REWARD], int | float)][-SPARK_POINTS:]
-    phase = _PHASES[events[-1]["kind"]] if events and job.is_open and job.state != State.PAUSED else ""
+def standing_still(shown: Iterable[Row]) -> list[Standstill]:
+    """What some of these jobs wait for: each part once, with the earliest moment."""
+    earliest: dict[str, Standstill] = {}
+    for found in filter(None, (row.standstill for row in shown)):
+        known = earliest.setdefault(found.part, found)
+        earliest[found.part] = min(known, found, key=lambda one: one.since)
+    return list(earliest.values())
+
+
+def _row(job: Job, events: list[dict[str, Any]], away: datetime | None, out: dict[str, datetime] | None) -> Row:
+    """``events``: the job's newest, oldest first. What they foretell is not told while its engine or a part of that stands still.
+
+    ``out``: see ``reach.parts_out``.
+    """
+    steps = [event for event in events if isinstance(event[phases.REWARD], int | float)][-SPARK_POINTS:]
     last = events[-1] if events else None
-    queued = last if last and last["kind"] == "waiting" and job.is_open and job.state != State.PAUSED and not away else {}
+    moves = last is not None and job.is_open and job.state != State.PAUSED
+    phase = phases.WORDS[last["kind"]] if moves else ""
+    halt = standstill.of(job, last, out)
+    queued = last if moves and last["kind"] == "waiting" and not away else {}
     return Row(
         job=job,
-        rewards=[step[_REWARD] for step in steps],
+        rewards=[step[phases.REWARD] for step in steps],
         phase=phase if not away or not phase else f"{phase} when it was last heard",
-        seconds_left=None if away else _seconds_left(job, steps),
+        seconds_left=None if away or halt else _seconds_left(job, steps),
         position=queued.get("data__position"),
-        begins_at=_later(queued.get("at"), queued.get("data__next_seconds")),
+        begins_at=None if halt else _later(queued.get("at"), queued.get("data__next_seconds")),
         heard_at=last and last["at"],
         engine_away_since=away,
+        standstill=halt,
     )
 
 
@@ -92,16 +88,3 @@ def _seconds_left(job: Job, steps: list[dict[str, Any]]) -> float | None:
         return None
     pace = (recent[-1]["at"] - recent[0]["at"]).total_seconds() / (len(recent) - 1)
     return pace * (job.steps - job.version)
-
-
-def _newest(last: dict[int, int]) -> dict[int, list[dict[str, Any]]]:
-    """Per job (its key → the number of its last event) the newest events that tell of a phase, with the reward where they are steps."""
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    if not last:
-        return found
-    # One range of the index for each job; compared with a column of the jobs instead, the database would read all of those.
-    ranges = reduce(or_, (Q(job_id=job, seq__gt=seq - EVENTS_READ) for job, seq in last.items()))
-    wanted = JobEvent.objects.filter(ranges, kind__in=list(_PHASES))
-    for event in wanted.order_by("job_id", "seq").values("job_id", "kind", "at", _REWARD, *_QUEUE):
-        found[event["job_id"]].append(event)
-    return found

@@ -1,4 +1,5 @@
-"""Which engines cannot be reached just now, and since when: the ingester asks each without end, and leaves here what it meets.
+"""Which engines cannot be reached just now, or answer while a part of them does not serve, and since when: the ingester asks each without
+end, and leaves here what it meets.
 
 Kept in the cache, and only for as long as somebody repeats it: what an ingester that died last said is soon said by nobody. A cache that
 does not answer tells of no engine, so that no page fails for a notice.
@@ -6,9 +7,10 @@ does not answer tells of no engine, so that no page fails for a notice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
 from django.core.cache import cache
@@ -21,7 +23,9 @@ log = structlog.get_logger(__name__)
 
 GROUP = "engines"  # the channel-layer group that hears when an engine is lost or found
 TOLD_AFTER = timedelta(seconds=2)  # an engine that restarts its door is not away
+PARTS = ("sampler", "trainer")  # what may be out while the engine answers; a manager that is out does not answer
 _KEEP_SECONDS = 90  # a try takes half a minute at most, and the pauses between them five seconds
+_KEEP_PARTS_SECONDS = 30  # they are looked at every two seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +34,34 @@ class Away:
 
     since: datetime
     of: str
+
+
+def tell_parts(name: str, out: dict[str, datetime]) -> None:
+    """``out``: {part: since when} of which none serves at the engine ``name``; said again with each look, and none of them ends it.
+
+    A manager that was restarted dates them anew: the earliest moment that is known stands.
+    """
+    try:
+        if not out:
+            cache.delete(_parts_key(name))
+            return
+        known = cache.get(_parts_key(name)) or {}
+        since = {part: min(at.timestamp(), known.get(part, at.timestamp())) for part, at in out.items()}
+        cache.set(_parts_key(name), since, _KEEP_PARTS_SECONDS)
+    except Exception as error:  # as in ``lost``
+        log.warning("reach_not_told", engine=name, reason=str(error))
+
+
+def parts_out(jobs: Iterable[Job]) -> dict[int, dict[str, datetime]]:
+    """{job key: {part: since when}} of the open jobs whose engine answers but has a part that does not serve; queries only when one has."""
+    told = _known(_parts_key)
+    gone = _gone() if told else {}
+    engines_out = {name: out for name, out in told.items() if name not in gone}
+    if not engines_out:
+        return {}
+    names = _Names()
+    found = {job.pk: engines_out.get(names.of(job), {}) for job in jobs if job.is_open}
+    return {job: {part: _moment(at) for part, at in out.items()} for job, out in found.items() if out}
 
 
 def lost(name: str, since: datetime) -> datetime:
@@ -86,12 +118,17 @@ def away(jobs: Iterable[Job]) -> dict[int, datetime]:
 
 
 def _gone() -> dict[str, datetime]:
+    return {name: _moment(stamp) for name, stamp in _known(_key).items()}
+
+
+def _known(key: Callable[[str], str]) -> dict[str, Any]:
+    """{engine: what is kept of it under ``key``}."""
     try:
-        known = cache.get_many([_key(name) for name in gateway.names()])
+        known = cache.get_many([key(name) for name in gateway.names()])
     except Exception as error:  # as above
         log.warning("reach_not_known", reason=str(error))
         return {}
-    return {name: _moment(known[_key(name)]) for name in gateway.names() if _key(name) in known}
+    return {name: known[key(name)] for name in gateway.names() if key(name) in known}
 
 
 class _Names:
@@ -107,6 +144,10 @@ class _Names:
 
 def _key(name: str) -> str:
     return f"engine-away:{name}"
+
+
+def _parts_key(name: str) -> str:
+    return f"engine-parts:{name}"
 
 
 def _moment(stamp: float) -> datetime:

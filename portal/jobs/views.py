@@ -17,12 +17,12 @@ from django.views.decorators.http import require_POST, require_safe
 from portal import gateway, numbers
 from portal.billing.costs import cost_of, with_cost
 from portal.errors import Invalid
-from portal.jobs import actions, catalog, checkpoints, environments, exports, forms, presets, reach, series, warm_start
+from portal.jobs import actions, catalog, checkpoints, environments, exports, forms, presets, reach, series, standstill, warm_start
 from portal.jobs import evaluation as evaluations
 from portal.jobs import overview as overviews
 from portal.jobs.downloads import adapter_response
 from portal.jobs.job_filter import SHOWS, JobFilter
-from portal.jobs.listing import away_since, rows
+from portal.jobs.listing import away_since, rows, standing_still
 from portal.jobs.live import MAX_EVENTS, page_after, told
 from portal.jobs.models import Job, State
 from portal.pages.access import changed_by, maker_page, tenant_page, wants_json
@@ -52,7 +52,7 @@ def index(request: HttpRequest) -> HttpResponse:
     page = paged(request, jobs, JOBS_PER_PAGE)
     shown = rows(page.object_list)
     context = {"rows": shown, "page": page, "wanted": wanted, "query": wanted.address(), "now": timezone.now()}
-    context["away_since"] = away_since(shown)
+    context |= {"away_since": away_since(shown), "standing_still": standing_still(shown)}
     if request.headers.get("HX-Request"):
         return render(request, "jobs/table.html", {**context, "selectable": True})
     return render(request, "jobs/list.html", {**context, "selectable": True, **_choices(request.tenant, wanted)})
@@ -282,13 +282,15 @@ def _initial(request: HttpRequest) -> dict[str, Any]:
 
 def _run(job: Job, *, may_write: bool) -> dict[str, Any]:
     """What the run page's script starts from; everything else comes as events."""
-    away = reach.since(job)
+    away, halt = reach.since(job), standstill.of_job(job)
     return {
         "id": job.public_id,
         "steps": job.steps,
         "state": job.state,
+        "stopping": job.is_stopping,
         "submitted_at": job.submitted_at.isoformat(),
         "engine_away_since": away and away.isoformat(),
+        "engine_restarting": halt and halt.as_json(),
         "events_url": reverse("jobs:events", args=[job.public_id]),
         "overview_url": reverse("jobs:overview", args=[job.public_id]),
         "figures_url": reverse("jobs:figures", args=[job.public_id]),

@@ -24,15 +24,15 @@ let drawing = 0;
 let catchingUp = null;
 let connection = null;
 let heard = new Date(); // when the socket last told something
-let awaySince = page.engine_away_since; // the engine, that is; the portal's own silence is the socket's affair
+let reach = { since: page.engine_away_since, restarting: page.engine_restarting }; // of the engine; the portal's own silence is the socket's affair
 let link = { kind: "opening" };
 let closer = { range: null, steps: [] };
 
 function draw() {
   drawing = 0;
   showHead(state);
-  overruleHead(awaySince, state);
-  showReach(awaySince, state);
+  overruleHead(reach, state);
+  showReach(reach, state);
   showEvaluation(state, page);
   drawCharts(charts, state, stepsInView());
   showTimeline(state, until());
@@ -148,7 +148,7 @@ const STATUS = {
 function showStatus(status) {
   link = status;
   const { kind, text, retrySeconds } = status;
-  const [label, tone] = kind === "live" && awaySince && !state.ended ? ["Engine away", "warn"] : STATUS[kind];
+  const [label, tone] = kind === "live" && reach.since && !state.ended ? ["Engine away", "warn"] : STATUS[kind];
   const pill = $("#run-link");
   pill.dataset.kind = kind;
   pill.dataset.tone = tone;
@@ -159,21 +159,24 @@ function showStatus(status) {
 }
 
 /** A ping names the last seq: an announcement that got lost is noticed here at the latest. A job that never reached the engine has no events. */
-function ping({ last, engine_away_since: away }) {
+function ping({ last, engine_away_since: since, engine_restarting: restarting }) {
   heard = new Date();
-  reach(away);
+  reached({ since, restarting });
   if (last > state.seq || state.seq === 0) catchUp();
 }
 
-function reach(since) {
-  if (since === awaySince) return;
-  awaySince = since;
+function reached(told) {
+  if (JSON.stringify(told) === JSON.stringify(reach)) return;
+  reach = told;
   showStatus(link);
   draw();
 }
 
 /** Until when the running phase is known to have run, in seconds since 1970. */
-const until = () => (awaySince ? Date.parse(awaySince) : Date.now()) / 1000;
+const until = () => {
+  const stopped = reach.since ?? reach.restarting?.since;
+  return (stopped ? Date.parse(stopped) : Date.now()) / 1000;
+};
 
 function connect() {
   const base = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${page.socket_path}`;
@@ -198,11 +201,9 @@ async function command(event) {
 
 /** The wish is written down; that the engine has taken it is an event, and only that changes what the page says of the job. */
 function asked(action) {
-  if (action === "resume" || state.request || state.ended || (action === "pause" && state.state === "paused")) return;
-  const box = $("#run-request");
-  box.dataset.asked = action;
-  box.hidden = false;
-  write("#run-request-text", `${action === "pause" ? "Pause" : "Stop"} requested. The engine has not acknowledged it yet.`);
+  if (action === "resume" || state.request?.kind === "stop" || (action === "pause" && (state.request || state.state === "paused")) || state.ended) return;
+  $("#run-request").dataset.asked = action;
+  draw();
 }
 
 for (const form of document.querySelectorAll("form[data-action]")) form.addEventListener("submit", command);
@@ -215,6 +216,7 @@ $("#run-error-retry").addEventListener("click", () => {
 await begin().catch((error) => failed(error));
 document.body.classList.remove("run-loading");
 draw();
+if (page.stopping) asked("cancel");
 if (state.ended) showStatus({ kind: "closed" });
 else connect();
 // The phase that runs now grows on the timeline between events.

@@ -1,25 +1,40 @@
-// Whether the job's engine can be reached: while it cannot, the page says so in the place of a phase that nobody knows to be true.
+// Whether the job's engine can be reached, and the part of it that the job needs next serves: while not, the page says so in the place of a phase that nobody knows to be true.
 import { $, write } from "./dom.js";
 import { clock } from "./format.js";
 import { localise } from "./times.js";
 
-/** `since`: an ISO time, or null when the engine answers. Shows or takes away the notice. */
-export function showReach(since, state) {
-  const box = $("#run-away");
+/** `since`: an ISO time, or null when the engine answers; `restarting`: { part, since } or null. Shows or takes away the notices. */
+export function showReach({ since, restarting }, state) {
   const away = since !== null && !state.ended;
-  if (away) {
+  const halted = !away && restarting !== null && !state.ended;
+  show($("#run-away"), away && since);
+  show($("#run-restarting"), halted && restarting.since);
+  if (halted) write("#run-restarting-part", restarting.part);
+}
+
+function show(box, since) {
+  if (since) {
     box.querySelector("time").dateTime = since;
     localise(box);
   }
-  box.hidden = !away;
+  box.hidden = !since;
 }
 
-/** What a page whose engine is away says in the place of the phase; call after the head is shown. */
-export function overruleHead(since, state) {
-  if (since === null || state.ended) return;
-  write("#run-phase", "Engine away");
-  write("#run-why", `Not heard of since ${clock(since)}. ${state.state === "paused" ? "The job is paused." : "It goes on by itself when the engine is back."}`);
+/** What such a page says in the place of the phase; call after the head is shown. */
+export function overruleHead({ since, restarting }, state) {
+  if (state.ended) return;
+  if (since !== null) {
+    say("Engine away", `Not heard of since ${clock(since)}. ${state.state === "paused" ? "The job is paused." : "It goes on by itself when the engine is back."}`);
+    write("#run-tpts", "not while the engine is away");
+  } else if (restarting !== null) {
+    say(`${restarting.part === "sampler" ? "Sampler" : "Trainer"} restarting`, `Since ${clock(restarting.since)}. Your job goes on by itself when it is back.`);
+    write("#run-tpts", `not while the ${restarting.part} restarts`);
+  }
+}
+
+function say(title, why) {
+  write("#run-phase", title);
+  write("#run-why", why);
   $("#run-now").dataset.phase = "away";
   write("#run-eta", "–");
-  write("#run-tpts", "not while the engine is away");
 }

@@ -5,7 +5,7 @@ const LAST_RETRY_MS = 15_000;
 const REFUSED = { 4401: "You are signed out. Sign in again to follow this job.", 4404: "This job is not yours or no longer exists." };
 
 /**
- * `url(after)` → socket address; `after()` → last seq the page holds; `onEvents(events)`; `onPing(message)` with the server's last seq and since when the engine is away; `onStatus({ kind, text, retrySeconds })` with kind opening | connecting | live | waiting | refused | closed.
+ * `url(after)` → socket address; `after()` → last seq the page holds; `onEvents(events)`; `onPing(message)` with the server's last seq, since when the engine is away, and which part of it the job waits for; `onStatus({ kind, text, retrySeconds })` with kind opening | connecting | live | waiting | refused | closed.
  */
 export function follow({ url, after, onEvents, onPing, onStatus, random = Math.random }) {
   let socket = null;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -142,6 +143,26 @@ def test_an_engine_that_is_away_is_said_without_a_reload_and_taken_back_too(visi
     expect(run.locator("#run-link-text")).to_have_text("Live")
     expect(run.locator("#run-away")).to_be_hidden()
     expect(run.locator("#run-phase")).not_to_have_text("Engine away")
+    for page in others:
+        expect(page.locator(".engine-away")).to_have_count(0)
+    stop(run)
+
+
+def test_a_sampler_that_restarts_is_said_by_its_name_and_taken_back_without_a_reload(visit: Visit, alice: Person, stack: Stack) -> None:
+    run = visit(f"/jobs/{alice.job(steps=600)}/")
+    others = [visit("/jobs/"), visit("/")]
+    wait_for_points(run, 2)
+    tell_reach(stack, "reach.tell_parts('', dict.fromkeys(reach.PARTS, timezone.now()))")  # both: the fake engine's job works on meanwhile
+    expect(run.locator("#run-restarting")).to_contain_text("Your job goes on by itself when it is back")
+    expect(run.locator("#run-phase")).to_have_text(re.compile("^(Sampler|Trainer) restarting$"))
+    expect(run.locator("#run-link-text")).to_have_text("Live")
+    expect(run.locator("#run-away")).to_be_hidden()
+    for page in others:
+        expect(page.locator(".engine-away").first).to_have_text(re.compile("^(sampler|trainer) restarting$"))
+        expect(page.locator(".notice-warn").first).to_contain_text("has been restarting since")
+    tell_reach(stack, "reach.tell_parts('', {})")
+    expect(run.locator("#run-restarting")).to_be_hidden()
+    expect(run.locator("#run-phase")).not_to_have_text(re.compile("restarting"))
     for page in others:
         expect(page.locator(".engine-away")).to_have_count(0)
     stop(run)

@@ -83,6 +83,7 @@ class FakeEngine:
         self.priorities: dict[str, int] = {}
         self.overrides: dict[str, Any] = {}  # of the overview
         self.stage = ""  # what it is still doing before it is ready
+        self.stopped: dict[str, str] | None = None  # {part: since when} of which none serves, while it answers
         self.chats: list[dict[str, Any]] = []
         self.says: Callable[[dict[str, Any]], str] = fake_script.said
         self.chat_refusal: tuple[int, str] | None = None
@@ -123,14 +124,19 @@ class FakeEngine:
             self.slow -= 1
             raise httpx.ReadTimeout("timed out", request=request)
         if request.url.path == "/healthz":
-            ready = {"ok": True, "epoch": self.epoch}
-            return httpx.Response(503, json={"ok": False, "stage": self.stage}) if self.stage else httpx.Response(200, json=ready)
+            return self._health()
         if request.headers.get("Authorization") != f"Bearer {self.secret}":
             return _error(401, "wrong secret")
         for method, pattern, name in _ROUTES:
             if method == request.method and (match := re.fullmatch(pattern, request.url.path)):
                 return getattr(self, name)(request, *match.groups())
         return _error(404, f"no such path {request.url.path}")
+
+    def _health(self) -> httpx.Response:
+        if self.stage or self.stopped is not None:
+            told = {} if self.stopped is None else {"stopped": self.stopped}
+            return httpx.Response(503, json={"ok": False, "stage": self.stage, **told})
+        return httpx.Response(200, json={"ok": True, "epoch": self.epoch})
 
     def _submit(self, request: httpx.Request, job: str) -> httpx.Response:
         body = json.loads(request.content)

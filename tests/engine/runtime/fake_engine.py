@@ -1,6 +1,7 @@
 """``python -m tests.engine.runtime.fake_engine serve``: the real engine in every part but its sampler and its trainer, which are fakes.
 
-Starts in a few seconds. The variables ``FAKE_SAMPLER_SECONDS`` and ``FAKE_STEP_SECONDS`` slow the two down.
+Starts in a few seconds. The variables ``FAKE_SAMPLER_SECONDS`` and ``FAKE_STEP_SECONDS`` slow the two down, ``FAKE_LOAD_SECONDS`` each
+start of the sampler.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from engine.sim.fakes import FakeRolloutPort, FakeTrainPort
 class FakeSampler(FakeRolloutPort):
     @classmethod
     async def start(cls, settings: Any) -> FakeSampler:
+        await asyncio.sleep(float(os.environ.get("FAKE_LOAD_SECONDS", "0")))
         sampler = cls()
         sampler.died = asyncio.Event()
         sampler.seconds = float(os.environ.get("FAKE_SAMPLER_SECONDS", "0"))

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -108,6 +109,26 @@ def test_a_killed_process_heals_and_no_step_is_lost_or_doubled(engine, title):
     assert _steps_once(views)
     assert engine.run(engine.until_healthy())["ok"]
     assert engine.violations() == []
+
+
+@pytest.mark.parametrize(("title", "part"), [("ray::RolloutActor", "sampler"), ("ray::TrainActor", "trainer")])
+def test_the_door_tells_which_part_is_restarting_and_since_when(engine, title, part):
+    engine.run(engine.until_healthy())
+    before = datetime.now(UTC)
+    engine.kill(title)
+    health: dict = {}
+    assert wait_until(lambda: part in health_of(engine, health).get("stopped", {}))
+
+    assert before <= datetime.fromisoformat(health["stopped"][part]) <= datetime.now(UTC)
+    assert [*health["stopped"]] == [part]
+    assert "stopped" not in engine.run(engine.until_healthy())
+
+
+def health_of(engine: TestEngine, health: dict) -> dict:
+    """The door's answer, kept in ``health``."""
+    health.clear()
+    health.update(httpx.get(f"{engine.settings.engine_url}/healthz").json())
+    return health
 
 
 def test_a_new_manager_takes_a_new_epoch(engine):

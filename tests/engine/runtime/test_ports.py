@@ -136,6 +136,21 @@ async def test_work_on_a_dead_sampler_fails_soon_and_the_next_call_finds_a_livin
     assert (await ports.pool.rollout(rollout("a"))).batch == b"weights"
 
 
+async def test_the_samplers_have_stopped_when_the_last_of_them_has_and_serve_with_the_first_that_is_back(ports):
+    first, second = ports.pool._replicas
+    os.kill(first.process_id, 9)
+    while first.alive.is_set():
+        await asyncio.sleep(0)
+    assert ports.readiness.stopped() == {}
+
+    os.kill(second.process_id, 9)
+    while second.alive.is_set():
+        await asyncio.sleep(0)
+    assert [*ports.readiness.stopped()] == ([] if first.alive.is_set() else ["sampler"])
+    await until_ready(ports)
+    assert ports.readiness.stopped() == {}
+
+
 async def test_all_ranks_form_one_group(ports):
     snapshot = await ports.group.fresh("a", None)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 from engine.runtime.readiness import Readiness
 
@@ -49,3 +50,41 @@ def test_a_failure_is_told_until_the_part_comes_up():
     readiness.set("sampler", None)
 
     assert readiness.health().failure is None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.minutes = 0
+
+    def __call__(self) -> datetime:
+        return at(self.minutes)
+
+
+def at(minutes: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+
+
+def test_a_part_that_was_lost_is_told_since_then_until_it_is_back():
+    clock = Clock()
+    readiness = Readiness({"sampler": None, "trainer": None}, clock=clock)
+    clock.minutes = 3
+    readiness.set("sampler", "loading")
+    clock.minutes = 4
+    readiness.set("sampler", "loading", failure="no memory")
+    assert readiness.stopped() == {"sampler": at(3)}
+
+    readiness.set("sampler", None)
+
+    assert readiness.stopped() == {}
+
+
+def test_a_kind_of_part_has_stopped_when_the_last_of_it_has():
+    clock = Clock()
+    readiness = Readiness({"trainer": None, "trainer 2": None}, clock=clock)
+    readiness.set("trainer 2", "loading")
+    assert readiness.stopped() == {}
+
+    clock.minutes = 5
+    readiness.set("trainer", "loading")
+
+    assert readiness.stopped() == {"trainer": at(5)}

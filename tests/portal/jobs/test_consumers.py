@@ -125,7 +125,7 @@ async def test_a_lost_wake_up_is_made_good_by_the_ping(world: World, job: Job, m
     monkeypatch.setattr(JobConsumer, "ping_seconds", 0.05)
     async with socket(world, world.alice, job.public_id) as connection:
         ping = json.loads((await connection.receive_output(timeout=10))["text"])
-        assert ping == {"type": "ping", "last": 0, "engine_away_since": None}
+        assert ping == {"type": "ping", "last": 0, "engine_away_since": None, "engine_restarting": None}
         await sync_to_async(add_events)(job, 1, 1)
         assert await receive_until(connection, 1) == [1]
 

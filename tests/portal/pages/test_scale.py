@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from portal.jobs.listing import EVENTS_READ, rows
+from portal.jobs.listing import rows
 from portal.jobs.models import Job, JobEvent
+from portal.jobs.phases import EVENTS_READ
 from tests.portal.world import NOW, World
 
 

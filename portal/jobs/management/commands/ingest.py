@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 from portal import gateway, metrics, tracing
 from portal.jobs.announce import announce_group, announce_reach
 from portal.jobs.ingest import Ingester
+from portal.jobs.parts import PartsWatch
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +32,9 @@ class Command(BaseCommand):
 async def _serve() -> None:
     doors = {name: gateway.async_engine(name) for name in gateway.names()}
     tell = {"announce": announce_group, "announce_reach": announce_reach}
-    task = asyncio.ensure_future(asyncio.gather(*(Ingester(gateway=door, name=name, **tell).run() for name, door in doors.items())))
+    ingesters = [Ingester(gateway=door, name=name, **tell) for name, door in doors.items()]
+    watches = [PartsWatch(gateway=door, name=name, announce_reach=announce_reach) for name, door in doors.items()]
+    task = asyncio.ensure_future(asyncio.gather(*(part.run() for part in (*ingesters, *watches))))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
