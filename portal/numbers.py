@@ -6,8 +6,10 @@ API, which refuses by name.
 
 from __future__ import annotations
 
-from math import isfinite
+import re
+from math import inf, isfinite
 
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 MOST = 9_999_999_999  # more rows than anybody has, and within what every database takes for a number
 
 
@@ -20,9 +22,7 @@ def whole(text: str | None, *, most: int = MOST) -> int | None:
 
 
 def finite(text: str | None) -> float | None:
-    """A number that is one: neither NaN nor infinite."""
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
+    """A number that is one: neither NaN nor infinite, as JSON and people write them, where Python would take 1_000 too."""
+    written = (text or "").strip()
+    number = float(written) if _DECIMAL.fullmatch(written) else inf
     return number if isfinite(number) else None

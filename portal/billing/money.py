@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+import re
+from decimal import Decimal
 
 from django.conf import settings
 
 from portal.billing.models import MILLION
 
 MOST = 10**15  # a thousand million units
+_WRITTEN = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")  # Decimal takes 1e3, 1_000 and the digits of other scripts too
 
 
 def shown(micros: int) -> str:
@@ -26,10 +28,7 @@ def plain(micros: int) -> str:
 
 def read(text: str) -> int:
     """Micro-units of ``text``, as in 12.50. Raises ``ValueError`` for anything that is no amount with at most six places."""
-    try:
-        value = Decimal(text.strip())
-    except InvalidOperation:
-        value = Decimal("NaN")
+    value = Decimal(text.strip() if _WRITTEN.fullmatch(text.strip()) else "NaN")
     if not value.is_finite() or value * MILLION != int(value * MILLION) or abs(value * MILLION) > MOST:
         raise ValueError(f"{text.strip()[:40]!a} is no amount; write it as 12.50, with at most six decimal places")
     return int(value * MILLION)

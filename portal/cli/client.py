@@ -115,7 +115,7 @@ class Client:
         try:
             answer = self._http.request(method, path, **content)
         except httpx.TransportError as error:
-            raise Failed(f"{self._http.base_url.host} does not answer: {error}", UNREACHABLE) from error
+            raise Failed(f"{self._http.base_url.netloc.decode()} does not answer: {error}", UNREACHABLE) from error
         self._raise_for(answer)
         return answer.json() if answer.content else None
 

@@ -24,7 +24,7 @@ from tenants.access import require
 from tenants.models import Role, Tenant, User
 
 PREFIX = "whsec_"
-MOST_WEBHOOKS = 10
+MOST_WEBHOOKS, MOST_CHARACTERS = 10, 500
 
 
 def create_webhook(tenant: Tenant, user: User, url: str) -> tuple[Webhook, str]:
@@ -33,8 +33,8 @@ def create_webhook(tenant: Tenant, user: User, url: str) -> tuple[Webhook, str]:
     url = url.strip()
     if fault := url_problem(url):
         raise Invalid([("url", fault)])
-    if len(url) > 500:
-        raise Invalid([("url", "at most 500 characters")])
+    if len(url) > MOST_CHARACTERS:
+        raise Invalid([("url", f"has {len(url):,} characters; an address may have {MOST_CHARACTERS}")])
     if tenant.webhooks.filter(url=url).exists():
         raise Invalid([("url", "is told already; remove that webhook first for a new secret")])
     if tenant.webhooks.count() >= MOST_WEBHOOKS:

@@ -188,10 +188,20 @@ def test_a_bad_address_is_told_at_its_field(world: World) -> None:
     assert "must begin with https://" in answer.content.decode()
 
 
+def test_an_address_that_is_too_long_is_refused_at_its_field_and_not_cut_by_the_form(world: World) -> None:
+    client, longest = world.client(world.alice), f"{URL}?".ljust(500, "x")
+    assert 'maxlength="' not in client.get("/notifications/").content.decode().split('id="hook-url"')[1].split(">")[0]
+    answer = client.post("/notifications/webhooks/", {"url": longest + "x"})
+    assert (answer.status_code, "has 501 characters; an address may have 500" in answer.content.decode()) == (422, True)
+    assert longest + "x" in answer.content.decode()  # it stands there to be mended
+    assert client.post("/notifications/webhooks/", {"url": longest}).status_code == 200
+    assert world.sums.webhooks.get().url == longest
+
+
 def test_what_is_new_is_counted_until_it_is_looked_at(world: World) -> None:
     ended(world.job())
     client = world.client(world.bob)
-    assert '<span class="sr">, 1 new</span>' in client.get("/").content.decode()
+    assert 'aria-label="Notifications, 1 new"' in client.get("/").content.decode()
     assert 'class="badge badge-plain">new' in client.get("/notifications/").content.decode()
     assert ", 1 new" not in client.get("/").content.decode()
 

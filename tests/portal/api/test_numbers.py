@@ -74,7 +74,11 @@ def test_a_whole_number_has_its_largest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("1.5", 1.5), ("-2", -2.0), ("nan", None), ("inf", None), ("1e999", None), ("", None), (None, None)]
+    ("text", "number"),
+    [
+        *[("1.5", 1.5), ("-2", -2.0), ("1e3", 1000.0), (" .5 ", 0.5), ("+1.", 1.0)],
+        *[(text, None) for text in ("nan", "inf", "1e999", "1_000", "٣", "1 0", ".", "0x1", "", None)],
+    ],
 )
 def test_a_finite_number_is_one(text: str | None, number: float | None) -> None:
     assert finite(text) == number

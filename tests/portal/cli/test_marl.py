@@ -16,6 +16,7 @@ from django.test import Client
 from typer.testing import CliRunner, Result
 
 from portal.cli import config
+from portal.cli.client import Client as client_of
 from portal.cli.client import Failed
 from portal.cli.curve import curve
 from portal.cli.main import app
@@ -189,6 +190,15 @@ def test_an_address_that_is_none_is_a_wrong_usage_that_names_who_gave_it(world: 
     assert "--url" in marl("login", "--url", address, "--token", "x", code=2).output
     marl.environment["MARL_URL"] = address
     assert "MARL_URL" in marl("jobs", "list", code=2).output
+
+
+def test_a_site_that_does_not_answer_is_named_with_its_port() -> None:
+    def refused(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    client = client_of(config.Config(url="http://127.0.0.1:8899", token="t"), httpx.MockTransport(refused))
+    with pytest.raises(Failed, match=r"127\.0\.0\.1:8899 does not answer"):
+        client.get("/jobs/")
 
 
 def test_a_job_that_is_paused_is_said_to_be_paused_already(world: World, marl: Marl) -> None:
