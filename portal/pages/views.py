@@ -11,10 +11,11 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from portal.console.access import may_operate
 from portal.jobs import catalog, presets
-from portal.jobs.listing import away_since, rows
+from portal.jobs.listing import away_since, rows, standing_still
 from portal.jobs.models import OPEN_STATES
-from portal.pages.access import changed_by, person_page, tenant_page
+from portal.pages.access import changed_by, person_page, tenant_page, wants_json
 from portal.pages.sample import KNOWN_TASKS, SAMPLES, ensure_sample
 from tenants.middleware import choose
 from tenants.models import Role, Tenant
@@ -31,12 +32,20 @@ class FirstStep:
 
 @never_cache
 @require_safe
-@tenant_page
+@person_page
 def home(request: HttpRequest) -> HttpResponse:
+    """Who belongs to no organisation, as the first operator does, reads what can be done about that."""
+    if request.tenant is None and not wants_json(request) and not request.headers.get("HX-Request"):
+        return render(request, "pages/no_organisation.html", {"may_operate": may_operate(request.user)})
+    return overview(request)
+
+
+@tenant_page
+def overview(request: HttpRequest) -> HttpResponse:
     """With ``HX-Request`` only the latest jobs: they refresh themselves from the same template."""
     tenant = request.tenant
     jobs = rows(tenant.jobs.select_related("dataset")[:6])
-    latest = {"jobs": jobs, "away_since": away_since(jobs)}
+    latest = {"jobs": jobs, "away_since": away_since(jobs), "standing_still": standing_still(jobs)}
     if request.headers.get("HX-Request"):
         return render(request, "pages/latest.html", latest)
     steps = first_steps(tenant)

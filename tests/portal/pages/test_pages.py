@@ -12,9 +12,11 @@ from django.test.utils import CaptureQueriesContext
 
 from portal.jobs.listing import rows
 from portal.jobs.models import Job, JobEvent
+from portal.notices.models import Notice
+from tenants.models import User
 from tests.portal import fake_script
 from tests.portal.fake_engine import FakeEngine
-from tests.portal.world import NOW, World, jsonl
+from tests.portal.world import NOW, World, jsonl, with_factor
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN_PAGES = (
@@ -89,8 +91,35 @@ def test_no_page_has_inline_scripts_or_styles(world: World, path: str) -> None:
 def test_a_person_without_an_organisation_is_told_so(world: World) -> None:
     world.bob.memberships.all().delete()
     answer = world.client(world.bob).get("/")
-    assert answer.status_code == 403
-    assert "You belong to no organisation" in answer.content.decode()
+    page = answer.content.decode()
+    assert (answer.status_code, "You belong to no organisation" in page, "/organisations/new/" in page) == (200, True, True)
+    assert "/console/" not in page and "two-factor authentication first" not in page
+    other = world.client(world.bob).get("/jobs/")
+    assert (other.status_code, "You belong to no organisation" in other.content.decode()) == (403, True)
+    for asked in ({"HX-Request": "true"}, {"Accept": "application/json"}):
+        assert world.client(world.bob).get("/", headers=asked).status_code == 403
+
+
+def test_the_first_operator_is_led_to_a_second_factor_and_then_to_the_console(world: World) -> None:
+    operator = User.objects.create_superuser("root@example.org", "correct horse")
+    page = world.client(operator).get("/")
+    assert (page.status_code, page.context["may_operate"]) == (200, False)
+    assert "Set up two-factor authentication</a>" in page.content.decode() and "Open the console" not in page.content.decode()
+    page = world.client(with_factor(operator)).get("/").content.decode()
+    assert 'href="/console/">Open the console' in page and "/organisations/new/" in page
+
+
+def test_the_bell_has_one_name_that_says_how_many_are_new(world: World) -> None:
+    client = world.client(world.alice)
+    assert "aria-label" not in bell(client.get("/").content.decode())
+    Notice.objects.create(tenant=world.sums, job=world.job(), seq=1, kind="job.succeeded", at=NOW)
+    shown = bell(client.get("/").content.decode())
+    assert shown.count("Notifications") == 2 and 'aria-label="Notifications, 1 new"' in shown
+    assert ">Notifications</span> <span" in shown  # what is read as text has a space in it, too
+
+
+def bell(page: str) -> str:
+    return page.split('class="bell"')[1].split("</a>")[0]
 
 
 def test_home_leads_a_newcomer_through_the_first_steps(world: World) -> None:
