@@ -84,7 +84,7 @@ export function drawKv({ kv, tenants }) {
     });
   };
   $("#kv").replaceChildren(...bar(kv.reserved, 0, 14), ...bar(kv.used_by, 16, 8));
-  if (kv.used !== null) $("#kv").append(svg("line", { x1: kv.used * scale, x2: kv.used * scale, y1: 14, y2: 24, class: "used" }));
+  if (kv.used && !Object.keys(kv.used_by).length) $("#kv").append(svg("rect", { x: 0, y: 16, width: kv.used * scale, height: 8, class: "used" }));
   const words = `${bytes(sum)} reserved of ${bytes(kv.budget)}, ${bytes(kv.used)} really used`;
   $("#kv").setAttribute("aria-label", words);
   write("#kv-sum", words);
@@ -101,17 +101,30 @@ export function keyed(tenant, words) {
   return item;
 }
 
-export function drawHistogram(id, found) {
+/** Heights are counts; the axis below tells the times at both ends and in the middle, where bins of equal ratio make it logarithmic. */
+export function drawHistogram(id, found, what) {
   const target = document.getElementById(id);
   const tallest = Math.max(1, ...found.bins.map((bin) => bin.rows));
   const across = 480 / Math.max(1, found.bins.length);
   const bars = found.bins.map((bin, n) => {
     const height = (bin.rows / tallest) * 96;
-    const bar = svg("rect", { x: round(n * across), y: round(96 - height), width: round(Math.max(1, Math.min(across, 40) - 2)), height: round(height) });
+    const bar = svg("rect", { x: round(n * across), y: round(96 - height), width: round(Math.max(1, across - 2)), height: round(height) });
     return titled(bar, `${duration(bin.from)} to ${duration(bin.to)}: ${count(bin.rows)}`);
   });
   target.replaceChildren(...bars);
+  showAxis(id, found.bins, tallest, what);
   const words = found.count ? `${count(found.count)}: half under ${duration(found.p50)}, 90 % under ${duration(found.p90)}` : "none in 15 minutes";
   target.setAttribute("aria-label", words);
   write(`#${id}-sum`, words);
+}
+
+function showAxis(id, bins, tallest, what) {
+  const ends = bins.length ? [bins[0].from, Math.sqrt(bins[0].from * bins.at(-1).to), bins.at(-1).to] : [];
+  const ticks = ends.map((seconds) => {
+    const tick = document.createElement("span");
+    tick.textContent = duration(seconds);
+    return tick;
+  });
+  $(`#${id}-axis`).replaceChildren(...ticks);
+  write(`#${id}-most`, bins.length ? `${what}; the highest bar: ${count(tallest)}` : "");
 }

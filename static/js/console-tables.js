@@ -33,7 +33,7 @@ export function fillTraining(seen) {
     ...running.map((job) => el("li", {}, `${seen.jobs[job] ?? job} `, badge("running", "training"))),
     ...queue.map((job) => el("li", { class: "wrap-anywhere" }, seen.jobs[job] ?? job)),
   ];
-  fill("#training", items.length ? items : [el("li", { class: "soft" }, "No batch waits for the trainer.")]);
+  fill("#training", items.length ? items : [el("li", { class: "soft console-none" }, "No batch waits for the trainer.")]);
 }
 
 export function fillFairness(seen, page) {
@@ -55,7 +55,8 @@ export function fillJobs(seen, page) {
 
 function jobRow(seen, page, job, versions) {
   const held = job.phase === "held" || job.pausing;
-  const links = [["job-priority", "Priority", ""], held ? ["job-resume", "Resume", ""] : ["job-pause", "Pause", ""], ["job-stop", "Stop", " button-danger"]].map(([deed, words, more]) =>
+  const hold = held ? ["job-resume", "Resume", ""] : ["job-pause", "Pause", ""];
+  const links = [["job-priority", "Priority", ""], ...(job.stopping ? [] : [hold]), ["job-stop", "Stop", " button-danger"]].map(([deed, words, more]) =>
     el("a", { class: `button button-small${more}`, href: `${page.act}?deed=${deed}&about=${job.job}` }, words, el("span", { class: "sr" }, ` ${seen.jobs[job.job] ?? job.job}`)),
   );
   const phase = job.code || job.stopping ? badge(job.stopping ? "bad" : "paused", job.phase) : badge("running", job.phase);

@@ -48,8 +48,8 @@ function draw(seen) {
   drawGantt($("#gantt"), seen);
   $("#gantt-none").hidden = Object.keys(seen.gantt).length > 0;
   drawKv(seen);
-  drawHistogram("ttfs", seen.ttfs);
-  drawHistogram("tpts", seen.tpts);
+  drawHistogram("ttfs", seen.ttfs, "jobs");
+  drawHistogram("tpts", seen.tpts, "steps");
   fillNext(seen, page);
   fillTraining(seen);
   fillFairness(seen, page);
