@@ -30,10 +30,14 @@ _KEEP_PARTS_SECONDS = 30  # they are looked at every two seconds
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Away:
-    """``since``: when the engine answered last. ``of``: the base models that it serves, where others are served by one that answers."""
+    """``since``: when the engine answered last. ``of``: the base models that it serves, where others are served by one that answers.
+
+    ``part``: the engine answers, and this part of it has not served since then.
+    """
 
     since: datetime
     of: str
+    part: str = ""
 
 
 def tell_parts(name: str, out: dict[str, datetime]) -> None:
@@ -95,17 +99,20 @@ def of_engine(job: Job) -> datetime | None:
     return gone.get(engines.name_of(job)) if gone else None
 
 
-def of_models(names: Iterable[str] | None = None) -> Away | None:
+def of_models(names: Iterable[str] | None = None, *, needs: str = "") -> Away | None:
     """What is to be said where somebody chooses among these base models (by default all that are known), or has chosen one; None while
-    all their engines answer.
+    all their engines answer, and have the part that is needed.
     """
-    gone = _gone()
-    if not gone:
-        return None
     known = EngineModel.objects.filter(served_by__in=gateway.names()).order_by("name")
-    names = list(known.values_list("name", flat=True) if names is None else names)
-    silent = {name: gone[engine] for name in names if (engine := engines.name_for(name)) in gone}
-    return Away(since=min(silent.values()), of=", ".join(silent) if len(silent) < len(names) else "") if silent else None
+    names = names if names is None else list(names)
+    for part, out in (("", _gone()), (needs, _without(needs))):
+        if not out:
+            continue
+        names = list(known.values_list("name", flat=True)) if names is None else names
+        silent = {name: out[engine] for name in names if (engine := engines.name_for(name)) in out}
+        if silent:
+            return Away(since=min(silent.values()), of=", ".join(silent) if len(silent) < len(names) else "", part=part)
+    return None
 
 
 def away(jobs: Iterable[Job]) -> dict[int, datetime]:
@@ -115,6 +122,11 @@ def away(jobs: Iterable[Job]) -> dict[int, datetime]:
         return {}
     names = _Names()
     return {job.pk: gone[name] for job in jobs if job.is_open and (name := names.of(job)) in gone}
+
+
+def _without(part: str) -> dict[str, datetime]:
+    """{engine: since when} of those in which no such part serves."""
+    return {name: _moment(out[part]) for name, out in _known(_parts_key).items() if part in out} if part else {}
 
 
 def _gone() -> dict[str, datetime]:

@@ -115,7 +115,12 @@ def _step(request: HttpRequest, name: str, job: Job, otherwise: int | None) -> i
 
 
 def _defaults(request: HttpRequest, model: str) -> dict[str, Any]:
-    return {"away": reach.of_models([model]), "may_ask": request.role != Role.VIEWER, "temperature": 1.0, "max_new_tokens": 256}
+    return {
+        "away": reach.of_models([model], needs="sampler"),
+        "may_ask": request.role != Role.VIEWER,
+        "temperature": 1.0,
+        "max_new_tokens": 256,
+    }
 
 
 def _refused(status: int, message: str) -> JsonResponse:

@@ -27,7 +27,7 @@ MODULE = "tests.engine.runtime.fake_engine"
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEngine]:
-    slow = {"FAKE_SAMPLER_SECONDS": "0.05", "FAKE_STEP_SECONDS": "0.02"}
+    slow = {"FAKE_SAMPLER_SECONDS": "0.05", "FAKE_STEP_SECONDS": "0.02", "FAKE_LOAD_SECONDS": "1"}
     with running_engine(tmp_path_factory.mktemp("state"), module=MODULE, environment=slow) as engine:
         yield engine
 

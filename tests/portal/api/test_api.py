@@ -105,6 +105,13 @@ def test_a_refused_job_names_its_fields(world: World) -> None:
     assert body["param"] in ("rollout.group_size", "lora.rank")
 
 
+def test_what_is_no_number_is_refused_by_its_field(world: World) -> None:
+    order = world.order(lora={"rank": True}, train={"steps": "8"}, seed="7")
+    body = error(post(world.api(world.bob), "/jobs/", order), 400)
+    assert {problem["field"] for problem in body["problems"]} == {"lora.rank", "train.steps", "seed"}
+    assert "Input should be a valid number, not true" in {problem["message"] for problem in body["problems"]}
+
+
 BODIES = [
     (b"{broken", 400, "JSON"),
     (b"\xff", 400, "JSON"),

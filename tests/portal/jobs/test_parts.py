@@ -210,6 +210,16 @@ def test_the_api_tells_programs_without_a_look_for_each_job(world: World, job: J
     assert len(seven) == len(two)
 
 
+def test_the_playground_says_that_nobody_can_sample_just_now(world: World, job: Job) -> None:
+    for part, told in (("trainer", False), ("sampler", True)):
+        reach.tell_parts("", {part: LOST})
+        page = world.client(world.alice).get(f"/playground/{job.public_id}/").content.decode()
+        assert ("The sampler has been restarting since" in page, LOST.isoformat() in page) == (told, told)
+    reach.lost("", NOW)
+    page = world.client(world.alice).get(f"/playground/{job.public_id}/").content.decode()
+    assert "The engine has not answered since" in page and "restarting" not in page
+
+
 def test_only_the_jobs_of_that_engine_wait(world: World, job: Job, settings: Any) -> None:
     settings.ENGINES = {"qwen": "http://qwen"}
     gateway.forget()

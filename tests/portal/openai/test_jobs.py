@@ -207,6 +207,14 @@ def test_the_list_asks_as_many_questions_for_many_jobs_as_for_few(api: Client, d
         assert len(api.get("/v1/fine_tuning/jobs").json()["data"]) == 6
 
 
+def test_numbers_are_numbers_and_no_key_stands_twice(api: Client) -> None:
+    asked = body(upload(api)["id"], reinforcement={"hyperparameters": {"steps": True, "lora_rank": "8"}}, seed="7")
+    place = "method.reinforcement.hyperparameters"
+    assert error(create(api, asked), 400)["param"] in (f"{place}.steps", f"{place}.lora_rank", "seed")
+    twice = json.dumps(body(upload(api)["id"]))[:-1] + ', "model": "tiny-math"}'
+    assert error(api.post("/v1/fine_tuning/jobs", twice, content_type="application/json"), 400)["param"] == "model"
+
+
 @pytest.mark.parametrize("kind", ["cancel", "pause"])
 def test_orders_are_passed_on(api: Client, engine: FakeEngine, kind: str) -> None:
     job = made(api)
