@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.http import QueryDict
 from drf_spectacular.utils import OpenApiParameter
 
 from portal import numbers
@@ -14,7 +15,7 @@ from portal.numbers import MOST
 
 def whole(asked: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = MOST) -> int:
     """``asked[name]``, from ``least`` to ``most``; ``default`` where it is not given. Raises ``Invalid``."""
-    text = asked.get(name)
+    text = _once(asked, name)
     return default if text is None else whole_of(name, text, least=least, most=most)
 
 
@@ -27,11 +28,18 @@ def whole_of(name: str, text: str, *, least: int = 0, most: int = MOST) -> int:
 
 def decimal(asked: Mapping[str, str], name: str) -> float | None:
     """``asked[name]``, a finite number; None where it is not given. Raises ``Invalid``."""
-    text = asked.get(name)
+    text = _once(asked, name)
     number = numbers.finite(text)
     if text is not None and number is None:
         raise Invalid([(name, "must be a finite number")])
     return number
+
+
+def _once(asked: Mapping[str, str], name: str) -> str | None:
+    """An address may name it twice; which of the two was meant, nobody knows."""
+    if isinstance(asked, QueryDict) and len(asked.getlist(name)) > 1:
+        raise Invalid([(name, "is given twice")])
+    return asked.get(name)
 
 
 def parameter(name: str, description: str = "", *, least: int = 0, most: int = MOST, default: int | None = None) -> OpenApiParameter:

@@ -68,7 +68,7 @@ function showAdmission({ admission }) {
 
 function showTiles({ busy, ttfs, tpts, lag, due, engine, steps, pulses }) {
   tile("rollout", percent(busy.rollout), `${count(steps)} steps in 15 min`);
-  tile("train", percent(busy.train), `${count(engine.training.queue.length)} batches wait`);
+  tile("train", percent(busy.train), engine.training.queue.length === 1 ? "1 batch waits" : `${count(engine.training.queue.length)} batches wait`);
   tile("idle", percent(busy.idle), "neither had work");
   tile("ttfs", duration(ttfs.p50), ttfs.count ? `90 % under ${duration(ttfs.p90)}` : "no first step yet");
   tile("tpts", duration(tpts.p50), tpts.count ? `90 % under ${duration(tpts.p90)}` : "no pair of steps yet");

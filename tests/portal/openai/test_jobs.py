@@ -196,7 +196,8 @@ def test_lists_are_paged_by_the_last_id_and_filtered_by_metadata(api: Client) ->
     assert [job["id"] for job in odd] == [ids[0], ids[2]]
     assert api.get("/v1/fine_tuning/jobs?metadata=null").json()["data"] == []
     error(api.get("/v1/fine_tuning/jobs?after=job_x"), 404)
-    assert error(api.get("/v1/fine_tuning/jobs?limit=0"), 400)["param"] == "limit"
+    for limit in ("limit=0", "limit=1e3", "limit=1&limit=2", "limit=1e3&limit=1"):
+        assert error(api.get(f"/v1/fine_tuning/jobs?{limit}"), 400)["param"] == "limit"
 
 
 def test_the_list_asks_as_many_questions_for_many_jobs_as_for_few(api: Client, django_assert_max_num_queries: Any) -> None:
