@@ -15,6 +15,7 @@ from deploy.supervisor.probes import Probe
 from deploy.supervisor.progress import Display
 from deploy.supervisor.runner import Ended, Runner
 from deploy.supervisor.service import Service
+from engine import log_files
 
 ROTATE_SECONDS = 30.0
 ASK_AGAIN_SECONDS = 0.5
@@ -151,7 +152,8 @@ class Supervisor:
     async def _rotate_logs(self) -> None:
         while True:
             for service in self._services:
-                logs.rotate(service.log)
+                with contextlib.suppress(OSError):  # a full disk; the next round tries again
+                    log_files.rotate(service.log)
             await asyncio.sleep(ROTATE_SECONDS)
 
 

@@ -1,35 +1,15 @@
-"""The parts' log files: appended to by the parts themselves, kept bounded by the supervisor."""
+"""The parts' log files: appended to by the parts themselves, kept bounded by the supervisor (``engine.log_files``)."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
-
-MAX_BYTES = 32 * 2**20
-KEPT = 3
 
 
 def open_log(path: Path) -> int:
     """A descriptor for a child's output. Opened for appending, so that truncating the file is safe while it writes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-
-
-def rotate(path: Path, *, max_bytes: int = MAX_BYTES, kept: int = KEPT) -> bool:
-    """Copy a log that grew past ``max_bytes`` to ``<name>.1`` (older ones move up) and truncate it. True when it did.
-
-    Copy and truncate instead of rename, since the writer keeps its descriptor; lines written in between are lost.
-    """
-    if not path.exists() or path.stat().st_size <= max_bytes:
-        return False
-    for number in range(kept - 1, 0, -1):
-        older = path.with_name(f"{path.name}.{number}")
-        if older.exists():
-            older.replace(path.with_name(f"{path.name}.{number + 1}"))
-    shutil.copyfile(path, path.with_name(f"{path.name}.1"))
-    os.truncate(path, 0)
-    return True
 
 
 def tail(path: Path, lines: int, *, from_byte: int = 0) -> list[str]:

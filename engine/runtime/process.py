@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine import device, logs
+from engine import device, log_files, logs
 from engine.settings import EngineSettings
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 # The niceness of what feeds a calculating process of its own and hands on what comes out: before that process (device.CALCULATES), whose
 # cores it shares, and behind the pages of the site.
 HANDS_ON = 5
-LOG_BYTES_KEPT = 20 * 2**20
 
 
 def enter(role: str, settings: EngineSettings, *, cores: tuple[int, ...] = (), threads: int = 1, niceness: int = 0) -> None:
@@ -42,23 +41,23 @@ def settle() -> None:
 
 
 def log_to(path: Path, *, as_json: bool = False) -> None:
-    """Stdout, stderr and ``logging`` of this process, and of the children it will start, go to ``path``; one older file is kept."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > LOG_BYTES_KEPT:
-        path.replace(path.with_suffix(".log.1"))
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    """Stdout, stderr and ``logging`` of this process, and of the children it will start, go to ``path``, which stays bounded."""
+    file = _opened(path)
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(file, 1)
     os.dup2(file, 2)
-    os.close(file)
-    _log_with(logging.StreamHandler(os.fdopen(os.dup(2), "w", buffering=1)), as_json=as_json)
+    _log_with(log_files.BoundedHandler(path, file), as_json=as_json)
 
 
 def log_beside_stdout(path: Path, *, as_json: bool = False) -> None:
     """``logging`` goes to ``path`` and stdout stays the protocol: the launcher's way."""
+    _log_with(log_files.BoundedHandler(path, _opened(path)), as_json=as_json)
+
+
+def _opened(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    _log_with(logging.FileHandler(path), as_json=as_json)
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def _log_with(handler: logging.Handler, *, as_json: bool) -> None:
