@@ -48,7 +48,7 @@ CONTAINER = thing(
         thing(
             "name",
             name=TEXT,
-            value=TEXT,
+            value={"type": "string"},
             valueFrom=thing("secretKeyRef", secretKeyRef=thing("name key", name=TEXT, key=TEXT, optional=YES)),
         )
     ),

@@ -164,6 +164,24 @@ def test_neither_side_of_compose_holds_the_others_secrets() -> None:
     assert {services["web"]["environment"].get(name) for name in secrets_of("engine")} == {""}
 
 
+def required_keys(container: dict[str, Any]) -> set[str]:
+    """Of the one Secret, what it does not start without."""
+    refs = [variable["valueFrom"]["secretKeyRef"] for variable in container.get("env", ()) if "valueFrom" in variable]
+    return {ref["key"] for ref in refs if ref["name"] == "marlaas-settings" and not ref.get("optional")}
+
+
+def test_on_kubernetes_neither_side_holds_the_others_secrets_and_an_example_filled_in_is_enough() -> None:
+    given = set(re.findall(r"^([A-Z_]+)=", (DEPLOY / "env.example").read_text(), re.M))
+    containers = {container["name"]: container for _, container in CONTAINERS}
+    for name in ("web", "worker", "ingester"):
+        own = {variable["name"]: variable.get("value") for variable in containers[name]["env"]}
+        assert {own.get(secret) for secret in secrets_of("engine") | {"MARLAAS_OWNER_DATABASE_URL"}} == {""}
+    for name in ("engine", "launcher"):
+        assert "envFrom" not in containers[name] and required_keys(containers[name]) <= given
+        told = {variable["name"] for variable in containers[name]["env"]}
+        assert not told & secrets_of("portal") and {"MARLAAS_ENGINE_SECRET_FALLBACKS", "MARLAAS_JUDGE_KEYS"} <= told
+
+
 def test_in_compose_the_portal_stands_before_the_walls_of_the_database_and_owns_nothing() -> None:
     services = COMPOSE["services"]
     for name in ("web", "worker", "ingester"):
@@ -171,8 +189,9 @@ def test_in_compose_the_portal_stands_before_the_walls_of_the_database_and_owns_
         assert told["DATABASE_URL"].startswith("postgres://marlaas_app:") and told["MARLAAS_OWNER_DATABASE_URL"] == ""
     assert services["migrations"]["environment"]["MARLAAS_OWNER_DATABASE_URL"].startswith("postgres://marlaas_owner:")
     wanted = set(re.findall(r"^\\getenv \w+ (\w+)$", (DEPLOY / "roles.sql").read_text(), re.MULTILINE))
-    assert len(wanted) == 3 and wanted <= services["postgres"]["environment"].keys()
-    assert "./roles.sql:/docker-entrypoint-initdb.d/roles.sql:ro" in services["postgres"]["volumes"]
+    assert len(wanted) == 3 and wanted <= services["roles"]["environment"].keys()
+    assert {"./roles.sql:/roles.sql:ro"} == set(services["roles"]["volumes"]) and "/roles.sql" in services["roles"]["command"]
+    assert services["migrations"]["depends_on"] == {"roles": {"condition": "service_completed_successfully"}}
 
 
 def test_behind_the_proxy_that_both_need_people_have_addresses_of_their_own() -> None:
