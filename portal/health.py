@@ -73,7 +73,7 @@ def cache_answers() -> str:
 
 def engine() -> str:
     """What is wrong with each engine that is not ready; of one alone its name is not said."""
-    causes = {name: _engine(name) for name in gateway.names()}
+    causes = gateway.of_each(_engine, gateway.names())
     if len(causes) == 1:
         return causes[""]
     return "; ".join(f"{gateway.title(name)}: {cause}" for name, cause in causes.items() if cause)

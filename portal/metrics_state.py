@@ -54,9 +54,8 @@ class State:
 
     def _engines(self) -> Iterator[GaugeMetricFamily]:
         behind, seconds, answers = [], [], []
-        for name in gateway.names():
+        for name, engine in gateway.of_each(overview.ask_engine, gateway.names()).items():
             label = {"engine": gateway.title(name)}
-            engine = overview.ask_engine(name)
             lag = overview.lag(engine, self._now, name)
             behind += [(label, lag["behind"])] if lag["behind"] is not None else []
             seconds += [(label, lag["seconds"])] if lag["seconds"] is not None else []

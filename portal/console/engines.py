@@ -50,7 +50,8 @@ def registry(now: datetime) -> list[dict[str, Any]]:
     served: dict[str, list[str]] = defaultdict(list)
     for model, name in EngineModel.objects.order_by("name").values_list("name", "served_by"):
         served[name].append(model)
-    live = [_entry(engine, current.get(engine.name), jobs, served[engine.name]) for engine in all_of_them()]
+    health = gateway.of_each(_health, gateway.names())
+    live = [_entry(engine, health[engine.name], current.get(engine.name), jobs, served[engine.name]) for engine in all_of_them()]
     known = {engine.name for engine in all_of_them()}
     old = [_earlier(cursor, jobs) for cursor in cursors if not cursor.current or cursor.name not in known]
     return [*live, *old]
@@ -81,10 +82,12 @@ def _price(book: PriceBook, kind: str, model: str, now: datetime) -> int | None:
         return None
 
 
-def _entry(engine: Engine, cursor: EngineCursor | None, jobs: dict[str, dict[str, int]], models: list[str]) -> dict[str, Any]:
+def _entry(
+    engine: Engine, health: dict[str, Any], cursor: EngineCursor | None, jobs: dict[str, dict[str, int]], models: list[str]
+) -> dict[str, Any]:
     """``models``: what it last said that it serves."""
     journal = _journal(cursor, jobs) if cursor else {"journal": "", "epoch": None, "offset": None, "seen": None, "jobs": {}}
-    return {**journal, "engine": engine, "health": _health(engine.name), "models": models, "url": gateway.url(engine.name)}
+    return {**journal, "engine": engine, "health": health, "models": models, "url": gateway.url(engine.name)}
 
 
 def _earlier(cursor: EngineCursor, jobs: dict[str, dict[str, int]]) -> dict[str, Any]:

@@ -20,20 +20,28 @@ def known_models(now: datetime) -> list[ModelInfo]:
     rows = _remembered()
     heard = {name: min((row.updated_at for row in rows if row.served_by == name), default=None) for name in gateway.names()}
     stale = [name for name, at in heard.items() if at is None or at < now - FRESH_FOR]
-    if any([refresh(now, name) for name in stale]):  # a list: every one of them is to be asked
+    if any([_remember(now, name, told) for name, told in gateway.of_each(_told, stale).items()]):  # a list: all of them are remembered
         rows = _remembered()
     return [ModelInfo.model_validate(row.info) for row in rows]
 
 
 def refresh(now: datetime, engine: str = "") -> list[EngineModel]:
-    """Ask this engine and remember what it serves; an empty list when it does not answer.
+    """Ask this engine and remember what it serves; an empty list when it does not answer."""
+    return _remember(now, engine, _told(engine))
 
-    What two engines serve stays with the one that is configured first: a model has one engine.
-    """
+
+def _told(engine: str) -> list[ModelInfo] | None:
+    """None when it does not answer."""
     try:
-        infos = [ModelInfo.model_validate(raw) for raw in gateway.engine(engine).models()]
+        return [ModelInfo.model_validate(raw) for raw in gateway.engine(engine).models()]
     except (gateway.EngineDown, gateway.EngineRefused, ValidationError) as error:
         log.info("models_not_refreshed", engine=engine, reason=str(error))
+        return None
+
+
+def _remember(now: datetime, engine: str, infos: list[ModelInfo] | None) -> list[EngineModel]:
+    """What two engines serve stays with the one that is configured first: a model has one engine."""
+    if infos is None:
         return []
     before = gateway.names()[: gateway.names().index(engine)]
     taken = set(EngineModel.objects.filter(served_by__in=before).values_list("name", flat=True))

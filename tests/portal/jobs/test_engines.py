@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +12,10 @@ import httpx
 import pytest
 from asgiref.sync import async_to_sync
 from django.test import Client
+from structlog.contextvars import bound_contextvars
 
-from portal import gateway
+from portal import gateway, health, metrics_state
+from portal.console import engines as registry
 from portal.console.models import Act
 from portal.errors import Invalid
 from portal.gateway import AsyncGateway
@@ -169,12 +172,38 @@ def test_the_console_shows_each_engine_and_does_its_deeds_to_the_one_that_is_mea
 
 
 def test_readiness_and_metrics_name_the_one_that_is_away(world: World, qwen: FakeEngine) -> None:
-    from portal import health, metrics_state
-
     qwen.down = True
     assert health.engine() == "qwen: the engine does not answer"
     told = metrics_state.exposition(NOW + timedelta(seconds=1))
     assert b'marlaas_engine_answers{engine="qwen"} 0.0' in told and b'marlaas_engine_answers{engine="main"} 1.0' in told
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: health.engine(),
+        lambda: metrics_state.exposition(NOW),
+        lambda: registry.registry(NOW),
+        lambda: catalog.known_models(NOW + 2 * catalog.FRESH_FOR),
+    ],
+    ids=["readiness", "metrics", "console", "models"],
+)
+def test_all_are_asked_at_the_same_time(
+    world: World, engine: FakeEngine, qwen: FakeEngine, settings: Any, ask: Callable[[], object]
+) -> None:
+    """None is answered before each has been asked, and each hears for whose request it is."""
+    doors, all_asked, heard = {"engine": engine, "qwen": qwen}, threading.Barrier(2), []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        heard.append(request.headers["X-Request-Id"])
+        all_asked.wait(10)
+        return doors[request.url.host].handle(request)
+
+    settings.ENGINE_TRANSPORT = httpx.MockTransport(answer)
+    gateway.forget()
+    with bound_contextvars(request_id="req_1"):
+        ask()
+    assert heard == ["req_1", "req_1"]
 
 
 GRADING = ("POST", "/graders/run")
