@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Min, Sum
@@ -20,6 +20,8 @@ from portal.console.tenants import told_apart
 from portal.jobs.models import EngineCursor, Job, JobCommand, JobSubmission
 
 ZOOMS = (60, 300, 900)  # seconds
+KEPT_FOR = timedelta(seconds=15)
+_heard: dict[str, tuple[datetime, dict[str, Any]]] = {}  # by engine: when it last answered this process, and what
 _LANES = {"rollout": "rollout", "training": "train"}
 
 
@@ -29,9 +31,9 @@ def live(now: datetime, zoom_seconds: int, source: Recent = recent, name: str = 
     ``name``: of the engine that it is about.
     """
     until = now.timestamp()
-    engine = ask_engine(name)
+    engine = _engine_at(now, name)
     steps = _of_engine(source.steps(now), name)
-    running = _running(engine["open"], until)
+    running = _running(engine["open"], until - engine["late_seconds"])
     return {
         "at": now.isoformat(),
         "zoom": zoom_seconds,
@@ -52,7 +54,7 @@ def live(now: datetime, zoom_seconds: int, source: Recent = recent, name: str = 
 
 
 def ask_engine(name: str = "") -> dict[str, Any]:
-    """Its overview; with ``away`` the reason why there is none."""
+    """Its overview; with ``away`` the reason why there is none, and whether it was reached and was only ``slow``."""
     empty: dict[str, Any] = {
         "open": [],
         "shares": [],
@@ -63,9 +65,20 @@ def ask_engine(name: str = "") -> dict[str, Any]:
         "training": {"running": [], "queue": []},
     }
     try:
-        return {**empty, **gateway.engine(name).overview(), "away": ""}
+        return {**empty, **gateway.engine(name).overview(), "away": "", "slow": False}
     except (gateway.EngineDown, gateway.EngineRefused) as error:
-        return {**empty, "away": str(error)}
+        return {**empty, "away": str(error), "slow": isinstance(error, gateway.EngineSlow)}
+
+
+def _engine_at(now: datetime, name: str) -> dict[str, Any]:
+    """Its overview and how old that is: one late answer is no reason to take everything off the screen."""
+    engine = ask_engine(name)
+    if not engine["away"]:
+        _heard[name] = (now, engine)
+    elif engine["slow"] and name in _heard and now - _heard[name][0] < KEPT_FOR:
+        at, known = _heard[name]
+        return {**known, "late_seconds": (now - at).total_seconds()}
+    return {**engine, "late_seconds": 0.0}
 
 
 def lag(engine: Mapping[str, Any], now: datetime, name: str = "") -> dict[str, Any]:
@@ -104,10 +117,10 @@ def _of_engine(steps: list[Step], name: str) -> list[Step]:
     return [step for step in steps if step.engine in journals]
 
 
-def _running(jobs: Iterable[Mapping[str, Any]], until: float) -> list[tuple[str, str, float]]:
-    """(job, lane, since when) of what goes on just now."""
+def _running(jobs: Iterable[Mapping[str, Any]], heard: float) -> list[tuple[str, str, float]]:
+    """(job, lane, since when) of what goes on, as it was said at ``heard``."""
     return [
-        (job["job"], _LANES[job["phase"]], until - job["phase_seconds"])
+        (job["job"], _LANES[job["phase"]], heard - job["phase_seconds"])
         for job in jobs
         if job["phase"] in _LANES and job["phase_seconds"] is not None
     ]

@@ -25,9 +25,11 @@ async function ask() {
     const response = await fetch(`${page.live}?engine=${encodeURIComponent(page.engine)}&zoom=${zoom}`, { headers: { Accept: "application/json" }, signal: mine.signal });
     if (response.status === 401) return tell("bad", "you are signed out");
     if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    draw(await response.json());
+    const seen = await response.json();
+    draw(seen);
     failures = 0;
-    tell("good", "live");
+    if (seen.engine.late_seconds) tell("warn", `the engine is slow: what it does is ${duration(seen.engine.late_seconds)} old`);
+    else tell("good", "live");
     document.body.classList.remove("console-stale");
   } catch (error) {
     if (mine.signal.aborted) return;

@@ -92,6 +92,28 @@ def test_without_the_engine_the_database_is_shown_and_the_reason_said(world: Wor
     assert (seen["steps"], seen["kv"]["budget"], seen["lag"]["behind"]) == (1, None, None)
 
 
+def test_an_answer_that_comes_late_leaves_the_last_one_on_the_screen_for_a_while(world: World, engine: FakeEngine) -> None:
+    job = world.job()
+    delivery.deliver(job.pk, NOW)
+    engine.emit(job.public_id, "rollout_started", version=0, attempt=1)
+    engine.emit(job.public_id, "novelty")
+    before = looked(world)
+    engine.slow = 2
+    seen = looked(world, at=LATER + timedelta(seconds=5))
+    assert (seen["engine"]["open"], seen["engine"]["away"], seen["engine"]["late_seconds"]) == (before["engine"]["open"], "", 5.0)
+    [[start, end]] = seen["gantt"][job.public_id]["rollout"]
+    [[started, _]] = before["gantt"][job.public_id]["rollout"]
+    assert (start, end) == (started - 5, 900)
+    assert "did not answer in time" in looked(world, at=LATER + overview.KEPT_FOR)["engine"]["away"]
+    assert looked(world, at=LATER + overview.KEPT_FOR)["engine"]["late_seconds"] == 0.0
+
+
+def test_what_an_engine_said_that_is_gone_is_not_kept(world: World, engine: FakeEngine) -> None:
+    assert looked(world)["engine"]["away"] == ""
+    engine.down = True
+    assert "cannot be reached" in looked(world)["engine"]["away"]
+
+
 def test_lag_is_what_the_journal_has_and_the_database_has_not(world: World, engine: FakeEngine) -> None:
     job = world.job()
     delivery.deliver(job.pk, NOW)
