@@ -56,7 +56,8 @@ def database(world: World) -> Iterator[Finding]:
         yield from _postgres()
     executor = MigrationExecutor(connection)
     if missing := len(executor.migration_plan(executor.loader.graph.leaf_nodes())):
-        yield bad("database", "not_migrated", f"lacks {missing} migrations", "run python manage.py migrate")
+        mend = "run python manage.py migrate, with MARLAAS_OWNER_DATABASE_URL where the database has roles"
+        yield bad("database", "not_migrated", f"lacks {missing} migrations", mend)
     else:
         yield ok("database", f"{connection.vendor} answers and is migrated")
 
@@ -68,7 +69,7 @@ def _postgres() -> Iterator[Finding]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
         if cursor.fetchone() == (True,):
-            mend = "connect as the app role: see Roles in deploy/OPERATORS.md"
+            mend = "make the roles (deploy/UPGRADE.md, a database of before there were roles) and set DATABASE_URL to marlaas_app"
             yield warn("database", "superuser", "this role is above row-level security, the second wall between tenants", mend)
 
 
@@ -82,13 +83,14 @@ def broker(world: World) -> Iterator[Finding]:
         yield bad("broker", "broker_away", f"does not answer: {_short(error)}", mend)
         return
     if found != mark:
-        yield bad("broker", "broker_forgets", "forgets what it was told at once", "give it memory: maxmemory is too small or 0 keys fit")
+        yield bad("broker", "broker_forgets", "forgets what it was told at once", "raise its maxmemory: it drops at once what it is given")
         return
     if world.publish is not None:
         try:
             world.publish()
         except Exception as error:  # kombu's errors have no common base either
-            yield bad("broker", "queue_refuses", f"takes no task: {_short(error)}", "look at its memory policy: it must be noeviction")
+            mend = "raise its maxmemory, or find what fills it; its policy stays noeviction, since others would drop tasks"
+            yield bad("broker", "queue_refuses", f"takes no task: {_short(error)}", mend)
             return
     yield ok("broker", "answers and remembers")
 
@@ -98,7 +100,10 @@ def processes(world: World) -> Iterator[Finding]:
         found = pulse.pulses(world.now())
     except Exception:  # the broker's check has said it
         return
-    mends = {"ingester": "start it: python manage.py ingest", "worker": "start it: celery -A portal worker -B"}
+    mends = {
+        "ingester": "start it (python manage.py ingest); where it runs, read ingester.log",
+        "worker": "start it (celery -A portal worker -B); where it runs, read worker.log",
+    }
     for kind, known in found.items():
         if known["alive"]:
             yield ok(kind, f"last heard {known['seconds']:.0f} s ago")

@@ -155,8 +155,8 @@ FAULTS = [
     ("sqlite_in_production", sqlite_in_production, "DATABASE_URL"),
     ("not_migrated", unmigrated, "manage.py migrate"),
     ("broker_away", no_broker, "MARLAAS_REDIS_URL"),
-    ("broker_forgets", forgetful_broker, "memory"),
-    ("queue_refuses", no_queue, "noeviction"),
+    ("broker_forgets", forgetful_broker, "raise its maxmemory"),
+    ("queue_refuses", no_queue, "raise its maxmemory"),
     ("ingester_silent", silent("ingester"), "manage.py ingest"),
     ("worker_silent", silent("worker"), "celery"),
     ("engine_away", set_on("down", True), "MARLAAS_ENGINE_URL"),
@@ -213,7 +213,7 @@ def test_a_database_that_is_too_old_and_a_role_above_the_walls_are_named(db: Non
     with taken_off():  # the owner of a test database is its server's superuser
         found = {finding.code: finding.mend for finding in checks._postgres()}
     assert set(found) == {"postgres_too_old", "superuser"}
-    assert "15 or later" in found["postgres_too_old"] and "app role" in found["superuser"]
+    assert "15 or later" in found["postgres_too_old"] and "marlaas_app" in found["superuser"]
 
 
 def test_there_are_twenty_of_them() -> None:
