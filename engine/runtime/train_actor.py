@@ -68,12 +68,14 @@ class TrainActor:
         """Never answers: the caller learns of this process's end the moment it happens."""
         await asyncio.Event().wait()
 
-    async def fresh(self, epoch: int, job: str, spec: JobSpec) -> Snapshot | None:
-        with logs.about(job=job):
+    async def fresh(self, epoch: int, about: dict[str, str], job: str, spec: JobSpec) -> Snapshot | None:
+        """``about``: see ``logs``."""
+        with logs.about(**{**about, "job": job}):
             return await self._run(epoch, "fresh", job, spec)
 
-    async def step(self, epoch: int, request: TrainRequest) -> TrainResult | None:
-        with logs.about(job=request.job):
+    async def step(self, epoch: int, about: dict[str, str], request: TrainRequest) -> TrainResult | None:
+        """``about``: see ``logs``; what the step makes depends on ``request`` alone."""
+        with logs.about(**{**about, "job": request.job}):
             return await self._run(epoch, "step", request)
 
     async def prepare(self, epoch: int, request: TrainRequest) -> None:
@@ -81,12 +83,12 @@ class TrainActor:
         self._fence.claim(epoch)
         self._prepared = request
 
-    async def step_prepared(self, epoch: int, key: tuple[str, int, int]) -> TrainResult | None:
+    async def step_prepared(self, epoch: int, about: dict[str, str], key: tuple[str, int, int]) -> TrainResult | None:
         """``step`` of the request with this ``key``. Raises ``PortError`` when it is not there."""
         request, self._prepared = self._prepared, None
         if request is None or request.key != key:
             raise PortError(f"rank {self._rank} was given no request for {key}")
-        return await self.step(epoch, request)
+        return await self.step(epoch, about, request)
 
     async def _run(self, epoch: int, method: str, *args: Any) -> Any:
         self._fence.claim(epoch)

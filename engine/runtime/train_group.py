@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 
+from engine import logs
 from engine.ports import PortError, Snapshot, TrainRequest, TrainResult
 from engine.runtime.calls import Died, Overdue, Raised, answer
 from engine.runtime.fence import Superseded
@@ -108,7 +109,7 @@ class TrainGroup:
     async def _in_whole(self, method: str, *args: Any, deadline_seconds: float, what: str) -> Any:
         """The first rank's answer. A group that lost one gathers anew."""
         try:
-            first, *_ = await self._on_all(method, *args, deadline_seconds=deadline_seconds, what=what)
+            first, *_ = await self._on_all(method, dict(logs.ids()), *args, deadline_seconds=deadline_seconds, what=what)
             return first
         except (Died, Overdue, Raised) as error:
             # Where a rank was lost, the others' collectives fail before Ray knows of it, and would fail again with the next step.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import Any
 
 from engine.ports import PortError, RolloutResult, TrainResult
+
+logger = logging.getLogger(__name__)
 
 
 class FakeRolloutWorker:
@@ -64,9 +67,11 @@ class FakeTrainWorker:
         self.rank, self.world_size, self.init_method = rank, world_size, init_method
 
     def fresh(self, job: str, spec: Any) -> dict[str, bytes]:
+        logger.info("makes version 0")
         return {"trainer.json": f"{job} on {self.world_size} at {self.init_method}".encode()}
 
     def step(self, request: Any) -> TrainResult:
+        logger.info("trains")
         if request.job.startswith("die"):
             if self.rank == self.world_size - 1:
                 os._exit(1)

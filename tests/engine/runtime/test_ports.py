@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from engine import logs
 from engine.ports import AdapterRef, PortError, RolloutRequest, TrainRequest
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
@@ -181,6 +182,19 @@ async def test_what_was_prepared_at_a_group_that_died_is_sent_again(ports):
     with pytest.raises(PortError):
         await ports.group.step(step("die"))
     assert (await ports.group.step(step("a", b"sent again"))).snapshot == {"a": b"sent again"}
+
+
+async def test_each_rank_s_lines_say_which_tenant_s_job_they_are_about(ports, ray_settings):
+    with logs.about(tenant="ten_1", job="job_of_ten_1"):
+        await ports.group.fresh("job_of_ten_1", None)
+        await ports.group.step(step("job_of_ten_1"))
+        await ports.group.prepare(step("job_of_ten_1"))
+        await ports.group.step(step("job_of_ten_1"))
+
+    for rank in range(2):
+        told = (ray_settings.log_dir / f"engine-trainer-{rank}.log").read_text()
+        assert told.count("makes version 0 tenant=ten_1 job=job_of_ten_1\n") == 1
+        assert told.count("trains tenant=ten_1 job=job_of_ten_1\n") == 2
 
 
 async def test_a_rank_s_death_fails_the_step_and_the_group_forms_anew(ports):
