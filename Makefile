@@ -9,7 +9,7 @@ ifdef MODEL
 export MARLAAS_MODEL := $(MODEL)
 endif
 
-.PHONY: help setup demo up down test bench bench-live bench-api bench-pages bench-service bench-usage soak screenshots
+.PHONY: help setup demo up down test bench bench-live bench-api bench-pages bench-console bench-service bench-usage soak screenshots
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1mmake %-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ bench-api: ## Fifty programs ask at once while a job runs: the 99th percentile o
 bench-pages: ## Charts of 32 × 10,000 points, a run of 10,000 steps, a list of 10,000 jobs; writes var/bench/pages.json (needs Chromium)
 	@deploy/install.sh test
 	@exec $$(deploy/install.sh which-test) -m tests.load.pages --json var/bench/pages.json $(ARGS)
+
+bench-console: ## The operators' console over 32 jobs on the real engine: each page's time, and axe; writes var/bench/console.json. ARGS=--fakes: no models
+	@deploy/install.sh test
+	@exec $$(deploy/install.sh which-test) -m tests.load.console --json var/bench/console.json $(ARGS)
 
 bench-service: ## Ten minutes of 200 watchers, 50 API clients and 8 jobs on the real engine; writes var/bench/service.json. ARGS=--fakes: no models
 	@deploy/install.sh test

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -90,12 +90,14 @@ def charts(stack: Stack, person: Person, job: str, options: argparse.Namespace) 
 
 def opened(browser: Browser, context: Any, job: str) -> float:
     page = context.new_page()
-    begin = perf_counter()
-    page.goto(f"/jobs/{job}/")
-    page.wait_for_function("() => document.querySelector('[data-chart=reward]').dataset.drawn")
-    took = 1000 * (perf_counter() - begin)
+
+    def until_drawn() -> None:
+        page.goto(f"/jobs/{job}/")
+        page.wait_for_function("() => document.querySelector('[data-chart=reward]').dataset.drawn")
+
+    milliseconds = took(until_drawn)
     page.close()
-    return took
+    return milliseconds
 
 
 def pages(stack: Stack, person: Person, job: str, repeats: int) -> dict[str, list[float]]:
@@ -110,35 +112,42 @@ def pages(stack: Stack, person: Person, job: str, repeats: int) -> dict[str, lis
         "api jobs": "/api/v1/jobs/",
         "home": "/",
     }
-    with _client(stack, session_of(stack, person)) as client:
-        return _served_each(client, paths, repeats)
+    with client(stack, session_of(stack, person)) as asking:
+        return served_each(asking, paths, repeats)
 
 
-def _client(stack: Stack, session: str) -> httpx.Client:
+def client(stack: Stack, session: str) -> httpx.Client:
+    """Asks as the person whose session it is."""
     return httpx.Client(base_url=stack.url, cookies={"sessionid": session}, timeout=60, trust_env=False)
 
 
-def _served_each(client: httpx.Client, paths: dict[str, str], repeats: int) -> dict[str, list[float]]:
-    return {name: [_served(client, path) for _ in range(WARM_UP + repeats)][WARM_UP:] for name, path in paths.items()}
+def served_each(asking: httpx.Client, paths: dict[str, str], repeats: int) -> dict[str, list[float]]:
+    """Milliseconds of each try by name, from the request to the last byte of the answer. Raises ``HTTPStatusError``."""
+    return {name: [_served(asking, path) for _ in range(WARM_UP + repeats)][WARM_UP:] for name, path in paths.items()}
 
 
-def _served(client: httpx.Client, path: str) -> float:
+def _served(asking: httpx.Client, path: str) -> float:
+    return took(lambda: asking.get(path).raise_for_status())
+
+
+def took(act: Callable[[], object]) -> float:
+    """Milliseconds."""
     begin = perf_counter()
-    client.get(path).raise_for_status()
+    act()
     return 1000 * (perf_counter() - begin)
 
 
 def summary(drawn: dict[str, list[float]], served: dict[str, list[float]], options: argparse.Namespace) -> dict[str, Any]:
     """Median and worst of each in milliseconds; ``holds``: every median with a limit is within it."""
     limits = {"first_draw": FIRST_DRAW_MS, "update": UPDATE_MS, **dict.fromkeys(served, PAGE_MS)}
-    figures = {name: {"median": _round(statistics.median(times)), "worst": _round(max(times))} for name, times in (drawn | served).items()}
+    figures = figures_of(drawn | served)
     late = [name for name, limit in limits.items() if figures[name]["median"] >= limit]
     sizes = {name: getattr(options, name) for name in ("series", "points", "steps", "jobs", "events")}
     return {**sizes, "limits": limits, "milliseconds": figures, "late": late, "holds": not late}
 
 
-def _round(milliseconds: float) -> float:
-    return round(milliseconds, 1)
+def figures_of(times: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    return {name: {"median": round(statistics.median(tries), 1), "worst": round(max(tries), 1)} for name, tries in times.items()}
 
 
 _SIZE = {"width": 1440, "height": 900}
