@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 from urllib.parse import urlencode
@@ -189,5 +190,7 @@ def _asked(text: str) -> str:
     return f"&{urlencode({'q': text})}" if text else ""
 
 
-def _policy(deed: Deed, target: Any) -> dict[str, Any]:
-    return overview.ask_engine(target.name).get("policy", {}) if deed.slug == "policy" else {}
+def _policy(deed: Deed, target: Any) -> dict[str, str]:
+    """Each field's value as one would type it."""
+    known = overview.ask_engine(target.name).get("policy", {}) if deed.slug == "policy" else {}
+    return {name: json.dumps(value) for name, value in known.items()}

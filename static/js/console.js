@@ -11,6 +11,7 @@ let zoom = 900;
 let timer = 0;
 let failures = 0;
 let asking = null;
+let last = null;
 
 function tell(tone, text) {
   $("#console-link").dataset.tone = tone;
@@ -42,6 +43,7 @@ async function ask() {
 
 function draw(seen) {
   const { engine } = seen;
+  last = seen;
   $("#console-body").removeAttribute("aria-busy");
   $("#console-away").hidden = !engine.away;
   write("#console-away-why", engine.away);
@@ -93,5 +95,6 @@ for (const button of document.querySelectorAll("[data-zoom]")) {
     ask();
   });
 }
+window.addEventListener("resize", () => last && drawGantt($("#gantt"), last));
 document.addEventListener("visibilitychange", () => !document.hidden && ask());
 ask();

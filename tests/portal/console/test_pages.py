@@ -107,6 +107,13 @@ def test_a_bad_policy_is_refused_in_the_engines_words(client: Client, engine: Fa
     assert engine.policy["max_active"] == 3
 
 
+def test_the_policy_stands_there_as_one_types_it(client: Client, engine: FakeEngine) -> None:
+    engine.policy |= {"barrier": False, "max_rollouts": None, "admission_order": "fair"}
+    page = client.get("/console/act/?deed=policy").content.decode()
+    for name, typed in (("barrier", "false"), ("max_rollouts", "null"), ("admission_order", "&quot;fair&quot;")):
+        assert f'<dt class="mono">{name}</dt><dd class="mono">{typed}</dd>' in page
+
+
 def test_a_jobs_priority_is_changed(client: Client, engine: FakeEngine, world: World) -> None:
     job = world.job()
     delivery.deliver(job.pk, NOW)
