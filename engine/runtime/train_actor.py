@@ -23,6 +23,8 @@ from engine.spec import JobSpec
 
 logger = logging.getLogger(__name__)
 
+KEPT_AHEAD = 2  # requests
+
 
 class TrainActor:
     def __init__(self, settings: EngineSettings, rank: int, factory: str, name: str):
@@ -34,7 +36,7 @@ class TrainActor:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
         self._worker: Any = None
         self._generation = 0
-        self._prepared: TrainRequest | None = None
+        self._prepared: dict[tuple[str, int, int], TrainRequest] = {}  # in the order of their coming
         # Importing torch takes seconds: begin before the group is formed.
         self._worker_class = self._in_thread(process.load, factory)
 
@@ -79,14 +81,16 @@ class TrainActor:
             return await self._run(epoch, "step", request)
 
     async def prepare(self, epoch: int, request: TrainRequest) -> None:
-        """Keep ``request`` for ``step_prepared``, in the place of an earlier one."""
+        """Keep ``request`` for ``step_prepared``, in the place of the last but one: Ray may let this overtake the step before it."""
         self._fence.claim(epoch)
-        self._prepared = request
+        self._prepared[request.key] = request
+        while len(self._prepared) > KEPT_AHEAD:
+            del self._prepared[next(iter(self._prepared))]
 
     async def step_prepared(self, epoch: int, about: dict[str, str], key: tuple[str, int, int]) -> TrainResult | None:
         """``step`` of the request with this ``key``. Raises ``PortError`` when it is not there."""
-        request, self._prepared = self._prepared, None
-        if request is None or request.key != key:
+        request = self._prepared.pop(key, None)
+        if request is None:
             raise PortError(f"rank {self._rank} was given no request for {key}")
         return await self.step(epoch, about, request)
 

@@ -91,9 +91,13 @@ class TrainGroup:
         """Whether every rank holds that request: one that did not would leave the others in a collective."""
         if self._ahead is None or self._ahead[0] != key:
             return False
-        sending, self._ahead = self._ahead[1], None
-        await asyncio.wait([sending])
-        return not sending.cancelled() and sending.exception() is None
+        ahead = self._ahead
+        if not ahead[1].done():
+            await asyncio.wait([ahead[1]])
+        if self._ahead is not ahead:  # meanwhile another was sent, and has its place at the ranks
+            return False
+        self._ahead = None
+        return not ahead[1].cancelled() and ahead[1].exception() is None
 
     @contextlib.asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:

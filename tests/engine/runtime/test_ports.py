@@ -177,6 +177,15 @@ async def test_a_request_that_is_overtaken_is_sent_in_its_turn(ports):
     assert (await ports.group.step(step("b", b"sent again"))).snapshot == {"a": b"sent before"}
 
 
+async def test_a_request_that_another_follows_while_its_turn_begins_is_trained(ports):
+    """As the manager does it: the next is prepared the moment that this one is begun."""
+    await ports.group.prepare(step("a", b"sent before"))
+    for version, following in enumerate("bab"):
+        this = "ab"[version % 2]
+        trained, _ = await asyncio.gather(ports.group.step(step(this, b"sent again")), ports.group.prepare(step(following, b"sent before")))
+        assert trained.snapshot["a"] in (b"sent before", b"sent again")
+
+
 async def test_what_was_prepared_at_a_group_that_died_is_sent_again(ports):
     await ports.group.prepare(step("a", b"sent before"))
     with pytest.raises(PortError):
