@@ -124,7 +124,9 @@ def looked_at(house: House, options: argparse.Namespace, console: Console) -> di
         seen = asking.get(paths["live, 15 minutes"]).json()
     with console.status("looking"):
         drawn, wrong = in_browser(house, key, paths, options)
-    return summary(served, drawn, engines_own(house, options.repeats), wrong, seen, options)
+    states = [person.api.get(f"jobs/{job}/").json() for person, job in zip(people, jobs, strict=True)]
+    ended = [f"{state['name']} {state['state']}: {state['state_reason']}" for state in states if state["ended_at"]]
+    return summary(served, drawn, engines_own(house, options.repeats), [*ended, *wrong], seen, options)
 
 
 def _first_steps(people: Sequence[Person], jobs: Sequence[str]) -> None:
@@ -193,7 +195,7 @@ def summary(
     seen: dict[str, Any],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Median and worst of each in milliseconds; ``holds``: every page's median is within its limit, and nothing was found on any."""
+    """Median and worst of each in milliseconds; ``holds``: every page's median is within its limit, and ``wrong`` is empty."""
     figures = figures_of(served)
     late = [name for name, found in figures.items() if found["median"] >= PAGE_MS]
     return {
