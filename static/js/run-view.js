@@ -110,7 +110,7 @@ function showEnd(ended) {
 function showActions(state) {
   const open = OPEN.includes(state.state);
   const stopping = state.request?.kind === "stop" || $("#run-request").dataset.asked === "cancel";
-  const show = { cancel: open, pause: state.state === "running" || state.state === "queued", resume: state.state === "paused" };
+  const show = { cancel: open, pause: !stopping && (state.state === "running" || state.state === "queued"), resume: !stopping && state.state === "paused" };
   for (const [action, visible] of Object.entries(show)) {
     const form = $(`form[data-action="${action}"]`);
     if (!form) continue;

@@ -212,6 +212,23 @@ def test_stop_asks_first_and_the_page_changes_when_the_event_arrives(visit: Visi
     expect(page.locator("#events")).to_contain_text("stop_requested")
 
 
+def test_while_a_stop_is_on_its_way_nothing_else_can_be_asked(visit: Visit, alice: Person, stack: Stack) -> None:
+    page = visit(f"/jobs/{alice.job(steps=600)}/")
+    wait_for_points(page, 2)
+    stack.kill("worker")
+    try:
+        page.click("form[data-action=cancel] button")
+        page.click("#confirm-yes")
+        expect(page.locator("#run-request-text")).to_contain_text("Stop requested. The engine has not acknowledged it yet.")
+        page.reload()
+        expect(page.locator("#run-request-text")).to_contain_text("Stop requested. The engine has not acknowledged it yet.")
+        expect(page.locator("form[data-action=pause]")).to_be_hidden()
+        expect(page.locator("form[data-action=cancel] button")).to_be_disabled()
+    finally:
+        stack.launch("worker")
+    wait_for_end(page, "cancelled")
+
+
 def test_pause_holds_the_job_and_resume_goes_on(visit: Visit, alice: Person) -> None:
     page = visit(f"/jobs/{alice.job(steps=200)}/")
     wait_for_points(page, 2)

@@ -252,6 +252,22 @@ def test_cancel_is_a_wish_and_leaves_the_state_alone(world: World) -> None:
     assert job.commands.get().kind == "cancel"
 
 
+@pytest.mark.parametrize(("state", "button"), [("running", "pause"), ("paused", "resume")])
+def test_a_job_that_is_being_stopped_offers_neither_pause_nor_resume(world: World, state: str, button: str) -> None:
+    job, client = world.job(), world.client(world.alice)
+    Job.objects.filter(pk=job.pk).update(state=state)
+
+    def hidden() -> bool:
+        form = client.get(f"/jobs/{job.public_id}/").content.decode().split(f'data-action="{button}"')[1].split(">")[0]
+        return form.endswith(" hidden")
+
+    assert not hidden()
+    client.post(f"/jobs/{job.public_id}/cancel/")
+    assert hidden()
+    answer = client.post(f"/jobs/{job.public_id}/{button}/", headers={"Accept": "application/json"})
+    assert (answer.status_code, "asked to stop" in answer.json()["error"]["message"]) == (409, True)
+
+
 def test_a_command_that_cannot_be_is_a_conflict_with_a_sentence(world: World) -> None:
     job = world.job()
     answer = world.client(world.alice).post(f"/jobs/{job.public_id}/resume/", headers={"Accept": "application/json"})
