@@ -135,6 +135,7 @@ def test_an_engine_that_is_away_is_said_without_a_reload_and_taken_back_too(visi
     tell_reach(stack, "reach.lost('', timezone.now())")
     expect(run.locator("#run-link-text")).to_have_text("Engine away")
     expect(run.locator("#run-phase")).to_have_text("Engine away")
+    expect(run.locator("#run-away")).to_be_visible()
     expect(run.locator("#run-away")).to_contain_text("goes on by itself when the engine is back")
     for page in others:
         expect(page.locator(".engine-away").first).to_be_visible()
@@ -153,7 +154,10 @@ def test_a_sampler_that_restarts_is_said_by_its_name_and_taken_back_without_a_re
     others = [visit("/jobs/"), visit("/")]
     wait_for_points(run, 2)
     tell_reach(stack, "reach.tell_parts('', dict.fromkeys(reach.PARTS, timezone.now()))")  # both: the fake engine's job works on meanwhile
-    expect(run.locator("#run-restarting")).to_contain_text("Your job goes on by itself when it is back")
+    expect(run.locator("#run-restarting")).to_be_visible()
+    expect(run.locator("#run-restarting")).to_have_text(
+        re.compile(r"The (sampler|trainer) has been restarting since [0-9:]+\. Your job goes on by itself when it is back\.")
+    )
     expect(run.locator("#run-phase")).to_have_text(re.compile("^(Sampler|Trainer) restarting$"))
     expect(run.locator("#run-link-text")).to_have_text("Live")
     expect(run.locator("#run-away")).to_be_hidden()
