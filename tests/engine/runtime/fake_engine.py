@@ -1,7 +1,7 @@
 """``python -m tests.engine.runtime.fake_engine serve``: the real engine in every part but its sampler and its trainer, which are fakes.
 
 Starts in a few seconds. The variables ``FAKE_SAMPLER_SECONDS`` and ``FAKE_STEP_SECONDS`` slow the two down, ``FAKE_LOAD_SECONDS`` each
-start of the sampler.
+start of the sampler. Neither starts while the file that ``FAKE_GATE`` names is there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from engine import settings
@@ -21,6 +22,7 @@ from engine.sim.fakes import FakeRolloutPort, FakeTrainPort
 class FakeSampler(FakeRolloutPort):
     @classmethod
     async def start(cls, settings: Any) -> FakeSampler:
+        await asyncio.to_thread(_wait_at_gate)
         await asyncio.sleep(float(os.environ.get("FAKE_LOAD_SECONDS", "0")))
         sampler = cls()
         sampler.died = asyncio.Event()
@@ -35,6 +37,7 @@ class FakeSampler(FakeRolloutPort):
 class FakeTrainer:
     @classmethod
     def start(cls, settings: Any, *, rank: int, world_size: int, init_method: str) -> FakeTrainer:
+        _wait_at_gate()
         return cls()
 
     def __init__(self) -> None:
@@ -47,6 +50,12 @@ class FakeTrainer:
     def step(self, request: Any) -> Any:
         time.sleep(self.seconds)
         return asyncio.run(self.port.step(request))
+
+
+def _wait_at_gate() -> None:
+    gate = os.environ.get("FAKE_GATE")
+    while gate and Path(gate).exists():
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

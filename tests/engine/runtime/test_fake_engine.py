@@ -23,12 +23,14 @@ from tests.engine.engines import TestEngine, running_engine, wait_until
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
 
 MODULE = "tests.engine.runtime.fake_engine"
+GATE = "nothing starts while this is here"
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEngine]:
-    slow = {"FAKE_SAMPLER_SECONDS": "0.05", "FAKE_STEP_SECONDS": "0.02", "FAKE_LOAD_SECONDS": "1"}
-    with running_engine(tmp_path_factory.mktemp("state"), module=MODULE, environment=slow) as engine:
+    state = tmp_path_factory.mktemp("state")
+    fakes = {"FAKE_SAMPLER_SECONDS": "0.05", "FAKE_STEP_SECONDS": "0.02", "FAKE_GATE": str(state / GATE)}
+    with running_engine(state, module=MODULE, environment=fakes) as engine:
         yield engine
 
 
@@ -117,9 +119,14 @@ def test_a_killed_process_heals_and_no_step_is_lost_or_doubled(engine, title):
 def test_the_door_tells_which_part_is_restarting_and_since_when(engine, title, part):
     engine.run(engine.until_healthy())
     before = datetime.now(UTC)
+    gate = engine.settings.state / GATE
+    gate.touch()
     engine.kill(title)
     health: dict = {}
-    assert wait_until(lambda: part in health_of(engine, health).get("stopped", {}))
+    try:
+        assert wait_until(lambda: part in health_of(engine, health).get("stopped", {}), seconds=60.0)
+    finally:
+        gate.unlink()
 
     assert before <= datetime.fromisoformat(health["stopped"][part]) <= datetime.now(UTC)
     assert [*health["stopped"]] == [part]
