@@ -5,6 +5,7 @@ import { clock } from "./format.js";
 
 const LOG_KEPT = 2000;
 const NEWS_STEPS = 10;
+const REDONE = new Set(["rollout_lost", "train_lost"]);
 
 export function initial({ steps, submittedAt = null, state = "submitted" }) {
   return {
@@ -246,9 +247,13 @@ function sentenceCase(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${end}`;
 }
 
-/** Those that still say something of now: what one step met is news for the next few, and of a run that is over the events tell. */
+/**
+ * Those that still say something of now: what one step met is news for the next few, work that was lost only until it is done again, and of
+ * a run that is over the events tell.
+ */
 export function standingWarnings({ warnings, ended, version }) {
-  return ended ? [] : warnings.filter((warning) => warning.version === null || warning.version > version - NEWS_STEPS);
+  const stands = (warning) => warning.version === null || warning.version > version - (REDONE.has(warning.code) ? 1 : NEWS_STEPS);
+  return ended ? [] : warnings.filter(stands);
 }
 
 /** The latest warning of each code with how often it came, oldest first: eighteen equal boxes say no more than one. */

@@ -140,12 +140,13 @@ def test_a_warning_stands_for_some_steps_and_not_over_a_run_that_has_ended(visit
     shown = visit("/").evaluate(
         """async () => {
           const { standingWarnings } = await import("/static/js/run-state.js");
-          const warnings = [["alone", null], ["old", 3], ["new", 18]].map(([code, version]) => ({ code, version }));
+          const said = [["alone", null], ["old", 3], ["new", 18], ["rollout_lost", 19], ["train_lost", 20]];
+          const warnings = said.map(([code, version]) => ({ code, version }));
           const codes = (state) => standingWarnings({ warnings, version: 20, ended: null, ...state }).map(({ code }) => code);
           return [codes({}), codes({ ended: { at: "2026-01-01T00:00:00Z" } })];
         }"""
     )
-    assert shown == [["alone", "new"], []]
+    assert shown == [["alone", "new", "train_lost"], []]
 
 
 def test_warnings_of_one_kind_are_shown_once_with_their_number(visit: Callable[..., Page]) -> None:
