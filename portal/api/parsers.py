@@ -12,6 +12,7 @@ from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.parsers import BaseParser
 
 from portal.escapes import ADVICE, lone_surrogate
+from portal.json_keys import GivenTwice, once_each
 
 MAX_BODY_BYTES = 1024 * 1024
 _decode = msgspec.json.Decoder().decode
@@ -47,17 +48,11 @@ class JSONParser(BaseParser):
 def _check_keys(body: bytes) -> None:
     """``body`` is JSON. The quick decoder keeps the last of two, so the other one looks."""
     try:
-        json.loads(body.decode(), object_pairs_hook=_once_each)
+        json.loads(body.decode(), object_pairs_hook=once_each)
+    except GivenTwice as twice:
+        raise ValidationError({twice.key[:100]: ["stands twice in one object of the body; keep one of them"]}) from None
     except RecursionError:
         raise ParseError("The body is nested too deeply.") from None
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> None:
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise ValidationError({key[:100]: ["stands twice in one object of the body; keep one of them"]})
-        seen.add(key)
 
 
 def _has_nul(value: Any) -> bool:

@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from portal import gateway
+from portal.json_keys import GivenTwice, once_each
 
 WORKLOADS = (
     ("search", "Search agents: up to five tool calls, 32 prompts × 8"),
@@ -54,7 +55,9 @@ class QuestionForm(forms.Form):
     def clean_policy(self) -> dict[str, Any]:
         text = self.cleaned_data["policy"].strip()
         try:
-            changes = json.loads(text) if text else {}
+            changes = json.loads(text, object_pairs_hook=once_each) if text else {}
+        except GivenTwice as error:
+            raise ValidationError(str(error)) from None
         except (ValueError, RecursionError) as error:
             raise ValidationError(f"is no JSON: {error}") from None
         if not isinstance(changes, dict):

@@ -103,6 +103,8 @@ def test_what_the_engine_did_not_hear_is_written_down_as_not_done(client: Client
 def test_a_bad_policy_is_refused_in_the_engines_words(client: Client, engine: FakeEngine) -> None:
     assert deed(client, "policy", changes='{"max_active": 0}').status_code == 422
     assert deed(client, "policy", changes="[1").status_code == 422
+    twice = deed(client, "policy", changes='{"max_active": 8, "max_active": 9}')
+    assert (twice.status_code, "stands twice" in twice.content.decode()) == (422, True)
     assert deed(client, "policy", changes='{"max_active": 3}').status_code == 302
     assert engine.policy["max_active"] == 3
 
@@ -270,6 +272,8 @@ def test_what_if_shows_now_beside_then(client: Client, engine: FakeEngine) -> No
 
 
 def test_a_bad_what_if_names_its_field(client: Client) -> None:
-    page = client.post("/console/what-if/", {"jobs": 4, "workload": "gsm8k", "steps": 2, "policy": '{"nonsense": 1}'})
+    question = {"jobs": 4, "workload": "gsm8k", "steps": 2}
+    assert "stands twice" in client.post("/console/what-if/", {**question, "policy": '{"a": 1, "a": 2}'}).content.decode()
+    page = client.post("/console/what-if/", {**question, "policy": '{"nonsense": 1}'})
     assert page.status_code == 422
     assert "a policy has no nonsense" in page.content.decode()
