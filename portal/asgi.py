@@ -16,12 +16,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 tracing.start("web")
 django_application = get_asgi_application()
 
-from portal.jobs.routing import websocket_urlpatterns  # noqa: E402 - models need the set-up above
+from portal.console import viewing  # noqa: E402 - models need the set-up above
+from portal.jobs.routing import websocket_urlpatterns  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "http": django_application,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns(viewing.tenant_of)))),
     }
 )
 

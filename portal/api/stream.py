@@ -16,7 +16,7 @@ from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 
 from portal.api.auth import tenant_of
-from portal.jobs.consumers import holds
+from portal.jobs.consumers import standing_session
 from portal.jobs.live import events_after
 from portal.jobs.models import Job
 from tenants import doors, tokens
@@ -45,7 +45,10 @@ def right_to_listen(request: Any) -> Callable[[], bool]:
         tenant = Tenant.objects.filter(pk=tenant_pk, deleted_at=None).first()
         if tenant is None or not Membership.objects.filter(tenant=tenant, user=user, user__is_active=True).exists():
             return False
-        live = tokens.is_live(token_pk, timezone.now()) if token_pk else holds(session_key, type(user).objects.get(pk=user.pk))
+        if token_pk:
+            live = tokens.is_live(token_pk, timezone.now())
+        else:
+            live = standing_session(session_key, type(user).objects.get(pk=user.pk)) is not None
         return live and closed(tenant, user) is None
 
     return may

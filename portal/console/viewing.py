@@ -5,7 +5,7 @@ The operator is no member, so every action refuses him by itself (``tenants.acce
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -72,16 +72,22 @@ def end(request: HttpRequest) -> str | None:
 
 
 def attach(request: HttpRequest) -> None:
-    request.viewing = _viewing(request) if settings.SESSION_COOKIE_NAME in request.COOKIES else None
+    request.viewing = viewing_of(request.session, request.user) if settings.SESSION_COOKIE_NAME in request.COOKIES else None
     if request.viewing is not None:
         request.tenant, request.role = request.viewing.tenant, Role.VIEWER
 
 
-def _viewing(request: HttpRequest) -> Viewing | None:
+def viewing_of(session: Mapping[str, Any], user: Any) -> Viewing | None:
     """Who is no operator any more, or whose time is over, sees his own organisation again."""
-    known = request.session.get(SESSION_KEY)
-    if not known or known["until"] <= timezone.now().timestamp() or not may_operate(request.user):
+    known = session.get(SESSION_KEY)
+    if not known or known["until"] <= timezone.now().timestamp() or not may_operate(user):
         return None
     tenant = Tenant.objects.filter(public_id=known["tenant"]).first()
     until = datetime.fromtimestamp(known["until"], timezone.get_default_timezone())
     return None if tenant is None else Viewing(tenant=tenant, reason=known["reason"], until=until)
+
+
+def tenant_of(session: Mapping[str, Any], user: Any) -> Tenant | None:
+    """The organisation that this person looks at just now."""
+    viewing = viewing_of(session, user)
+    return None if viewing is None else viewing.tenant

@@ -9,6 +9,7 @@ Closes with 4401 (not logged in), 4404 (no such job, or not yours: both alike), 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary
@@ -28,11 +29,14 @@ from portal.jobs.live import events_after
 from portal.jobs.models import Job
 from tenants import doors
 from tenants.access import closed
-from tenants.models import User
+from tenants.models import Tenant, User
 
 log = structlog.get_logger(__name__)
 
 NOT_LOGGED_IN, NOT_THERE, BAD_CURSOR = 4401, 4404, 4400
+
+# (session, user) → the organisation that he looks at without being a member, if any.
+Viewed = Callable[[Mapping[str, Any], User], Tenant | None]
 
 
 class Nothing(AsyncJsonWebsocketConsumer):
@@ -46,6 +50,10 @@ class Nothing(AsyncJsonWebsocketConsumer):
 class JobConsumer(AsyncJsonWebsocketConsumer):
     ping_seconds = 15.0
     check_seconds = 60.0
+
+    def __init__(self, *, viewed: Viewed):
+        super().__init__()
+        self._viewed = viewed
 
     async def connect(self) -> None:
         self.job: Job | None = None
@@ -149,21 +157,27 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
 
     @database_sync_to_async
     def _visible_job(self) -> Job | None:
-        """The job, if this person may see it now: active, a member of its tenant, which is open, and with a session that still holds."""
+        """The job, if this person may see it now: active, with a session that still holds, and a member of its tenant, which is open, or an
+        operator who looks at it.
+        """
         user = User.objects.filter(pk=self.scope["user"].pk, is_active=True).first()
-        if user is None or not holds(self.scope["session"].session_key, user):
+        session = None if user is None else standing_session(self.scope["session"].session_key, user)
+        if user is None or session is None:
             return None
-        public_id = self.scope["url_route"]["kwargs"]["public_id"]
-        job = Job.objects.select_related("tenant").filter(public_id=public_id, tenant__memberships__user=user).first()
+        jobs = Job.objects.select_related("tenant").filter(public_id=self.scope["url_route"]["kwargs"]["public_id"])
+        if (viewed := self._viewed(session, user)) is not None and (job := jobs.filter(tenant=viewed).first()) is not None:
+            return job
+        job = jobs.filter(tenant__memberships__user=user).first()
         return None if job is None or closed(job.tenant, user) else job
 
 
-def holds(session_key: str, user: User) -> bool:
-    """Whether the session is there and was not made under an earlier password."""
+def standing_session(session_key: str, user: User) -> dict[str, Any] | None:
+    """What the session holds, if it is there and was not made under an earlier password."""
     session = Session.objects.filter(session_key=session_key, expire_date__gt=timezone.now()).first()
-    made_under = session.get_decoded().get(HASH_SESSION_KEY, "") if session else ""
+    held = session.get_decoded() if session else {}
     hashes = [user.get_session_auth_hash(), *user.get_session_auth_fallback_hash()]
-    return any([constant_time_compare(made_under, wanted) for wanted in hashes])
+    holds = any([constant_time_compare(held.get(HASH_SESSION_KEY, ""), wanted) for wanted in hashes])
+    return held if holds else None
 
 
 _feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
