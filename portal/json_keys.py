@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 
@@ -21,3 +22,13 @@ def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise GivenTwice(key)
         found[key] = value
     return found
+
+
+def read_json(text: str) -> Any:
+    """What stands in a form as JSON. Raises ``ValueError`` with words for who wrote it."""
+    try:
+        return json.loads(text, object_pairs_hook=once_each)
+    except GivenTwice:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is no JSON: {error}") from None

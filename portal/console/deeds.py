@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from portal.billing.models import QUOTAS, Account, Plan, QuotaOverride
 from portal.errors import Conflict
 from portal.jobs import engines, tasks
 from portal.jobs.models import OPEN_STATES, Job, JobCommand, State
-from portal.json_keys import GivenTwice, once_each
+from portal.json_keys import read_json
 from tenants import audit
 from tenants.doors import look_again
 from tenants.models import Tenant, User
@@ -50,11 +49,9 @@ class PolicyForm(DeedForm):
 
     def clean_changes(self) -> dict[str, Any]:
         try:
-            changes = json.loads(self.cleaned_data["changes"], object_pairs_hook=once_each)
-        except GivenTwice as error:
+            changes = read_json(self.cleaned_data["changes"])
+        except ValueError as error:
             raise ValidationError(str(error)) from None
-        except (ValueError, RecursionError) as error:
-            raise ValidationError(f"is no JSON: {error}") from None
         if not isinstance(changes, dict) or not changes:
             raise ValidationError("must be an object with at least one field")
         return changes

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 
 from portal import gateway
-from portal.json_keys import GivenTwice, once_each
+from portal.json_keys import read_json
 
 WORKLOADS = (
     ("search", "Search agents: up to five tool calls, 32 prompts × 8"),
@@ -55,11 +54,9 @@ class QuestionForm(forms.Form):
     def clean_policy(self) -> dict[str, Any]:
         text = self.cleaned_data["policy"].strip()
         try:
-            changes = json.loads(text, object_pairs_hook=once_each) if text else {}
-        except GivenTwice as error:
+            changes = read_json(text) if text else {}
+        except ValueError as error:
             raise ValidationError(str(error)) from None
-        except (ValueError, RecursionError) as error:
-            raise ValidationError(f"is no JSON: {error}") from None
         if not isinstance(changes, dict):
             raise ValidationError("must be an object")
         return changes
